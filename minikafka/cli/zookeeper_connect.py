@@ -10,7 +10,7 @@ from minikafka.kernel.config import parse_properties
 from minikafka.kernel.ports import World
 from minikafka.kernel.zookeeper_security import CoordinationSecurity
 from minikafka.kernel.zookeeper_settings import tool_config
-from minikafka.zookeeper.session_security import checked_security
+from minikafka.server.zookeeper.session_security import checked_security
 
 
 def add_zookeeper_security_argument(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,5 @@
-"""TCP connections of a broker: listeners with ordered replies, outgoing channels, the HTTP server.
+"""Outgoing connections: channels to brokers, TLS, logins, and the HTTP of token endpoints.
 
-Owns framing, limits and time-outs of connections, and knows no request but by its schema. Used by
-``broker/``, ``controller/``, ``client/`` and ``node/``. Start reading at ``server.py`` for accepted
-connections and at ``channel.py`` for outgoing ones.
+A login or TLS is a ``Network`` wrapped around another, so that a channel need not know of it. Used
+by the server and by all clients. Start reading at ``channel.py``.
 """

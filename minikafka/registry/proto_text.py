@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from minikafka.spark.known_protos import meta_pool
+from minikafka.registry.known_protos import meta_pool
 
 TYPE_NAMES: Final[Mapping[int, str]] = {
     number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()

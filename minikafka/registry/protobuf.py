@@ -24,9 +24,9 @@ from google.protobuf.message import DecodeError
 
 from minikafka.registry.compatibility import ParsedSchema
 from minikafka.registry.errors import invalid_schema
+from minikafka.registry.known_protos import known_set
 from minikafka.registry.proto_text import TYPE_NAMES, CannotPrint, map_entry, proto_text
 from minikafka.registry.records import PROTOBUF
-from minikafka.spark.known_protos import known_set
 
 MAIN: Final = "default.proto"
 COMPILE_WITHIN_S: Final = 30

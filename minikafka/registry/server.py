@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from minikafka.client.config import ClientConfig
-from minikafka.dashboard.asgi_server import AsgiServer
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 from minikafka.registry.app import registry_app
@@ -16,6 +15,7 @@ from minikafka.registry.records import TOPIC
 from minikafka.registry.service import Registry
 from minikafka.registry.state import RegistryState
 from minikafka.registry.store import TopicStore
+from minikafka.world.real.asgi_server import AsgiServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from minikafka.inside.cluster import InsideCluster
-    from minikafka.proxy.fault_proxy import FaultProxy
     from minikafka.testing.async_view import AsyncView
     from minikafka.testing.cluster import AnyCluster, NotInThisPlace, place
     from minikafka.testing.faults import AsyncFault, FaultInTest, Faults
+    from minikafka.testing.inside.cluster import InsideCluster
     from minikafka.testing.looking import GroupView
     from minikafka.testing.processes import ClusterNotStarted, ClusterProcesses
+    from minikafka.testing.proxy.fault_proxy import FaultProxy
     from minikafka.testing.simulated import SimulatedCluster, play
     from minikafka.testing.standalone import MiniKafkaTestCase, running
     from minikafka.testing.view import BrokerHandle, GroupHandle, TestView
@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "minikafka.inside.cluster": ("InsideCluster",),
-    "minikafka.proxy.fault_proxy": ("FaultProxy",),
+    "minikafka.testing.inside.cluster": ("InsideCluster",),
+    "minikafka.testing.proxy.fault_proxy": ("FaultProxy",),
     "minikafka.testing.async_view": ("AsyncView",),
     "minikafka.testing.cluster": ("AnyCluster", "NotInThisPlace", "place"),
     "minikafka.testing.faults": ("AsyncFault", "FaultInTest", "Faults"),

@@ -1,4 +1,4 @@
-"""The place inside the process: ``minikafka.inside`` for any client, up in some milliseconds."""
+"""The place inside the process: brokers for any client, up in some milliseconds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from minikafka.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.testing.clients import ClusterClients, in_thread
 from minikafka.testing.cluster import AnyCluster, Undo, Where
+from minikafka.testing.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.world.real.clock import RealClock
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
     from minikafka.testing.marks import ClusterChoice
     from minikafka.testing.pool import ClusterPool
     from minikafka.testing.processes import ClusterProcesses

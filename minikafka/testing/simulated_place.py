@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from minikafka.simulator.cluster import CLIENT, LogEvent, SimCluster, host_name
+from minikafka.server.zookeeper import paths
 from minikafka.testing.clients import ClusterClients
 from minikafka.testing.cluster import AnyCluster, NotInThisPlace, Where, client_settings
 from minikafka.testing.simulated import run_with_brokers, simulation_of
-from minikafka.zookeeper import paths
+from minikafka.testing.simulator.cluster import CLIENT, LogEvent, SimCluster, host_name
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.texts import SUMMARY, TITLE, Catalogue
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.texts import SUMMARY, TITLE, Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 LEARN = ROOT / "docs" / "learn.md"
@@ -69,7 +69,7 @@ def family_table() -> list[str]:
 
 def checks(name: str) -> int:
     """Return how many asserts the source of a chapter has."""
-    path = ROOT / "minikafka" / "learn" / "chapters" / f"{name.replace('-', '_')}.py"
+    path = ROOT / "minikafka" / "page" / "learn" / "chapters" / f"{name.replace('-', '_')}.py"
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     return sum(isinstance(c.func, ast.Attribute) and c.func.attr == "check" for c in calls)
 

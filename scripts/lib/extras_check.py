@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from minikafka.kernel.extras import EXTRAS, missing_modules
-from minikafka.own_command import own_command
+from minikafka.kernel.own_command import own_command
 
 WITHIN_S: Final = 600.0
 UNREACHABLE: Final = ("--bootstrap-server", "127.0.0.1:1")

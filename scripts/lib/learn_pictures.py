@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page
 
-from minikafka.learn.chapters import chapter
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.story import play_through
+from minikafka.page.learn.chapters import chapter
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.story import play_through
 from scripts.lib.screenshots import chromium
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "learn"

@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
-from minikafka.dashboard.broadcast import Broadcast
-from minikafka.dashboard.follow import Follow
-from minikafka.dashboard.messages import Hello
-from minikafka.dashboard.recording import record
-from minikafka.dashboard.stage import Stage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Network
-from minikafka.simulator.cluster import SimCluster
+from minikafka.page.dashboard.broadcast import Broadcast
+from minikafka.page.dashboard.follow import Follow
+from minikafka.page.dashboard.messages import Hello
+from minikafka.page.dashboard.recording import record
+from minikafka.page.dashboard.stage import Stage
+from minikafka.testing.simulator.cluster import SimCluster
 
 DEFAULT_SEED = 21
 DEBUG_PORT = 9192

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from minikafka.learn.site import SiteError, SiteSize, keep_offline, write_mode, write_site
+from minikafka.page.learn.site import SiteError, SiteSize, keep_offline, write_mode, write_site
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = "manual"

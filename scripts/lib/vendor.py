@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-VENDOR: Final = ROOT / "minikafka" / "dashboard" / "static" / "vendor"
+VENDOR: Final = ROOT / "minikafka" / "page" / "dashboard" / "static" / "vendor"
 
 
 @dataclass(frozen=True)

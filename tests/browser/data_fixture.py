@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from minikafka.dashboard.acting.act_fields import ActError
-from minikafka.dashboard.acting.acts import ACTS, command, shown_command
+from minikafka.page.dashboard.acting.act_fields import ActError
+from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
 
 BOOTSTRAP = "127.0.0.1:9092"

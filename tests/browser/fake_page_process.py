@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-STATIC = Path(__file__).resolve().parents[2] / "minikafka" / "dashboard" / "static"
+STATIC = Path(__file__).resolve().parents[2] / "minikafka" / "page" / "dashboard" / "static"
 TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",

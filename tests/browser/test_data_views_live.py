@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Locator, Page, expect
 
 from minikafka.client.config import ClientConfig
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.testing.processes import ClusterProcesses
 from tests.support.browser import OpenPage
 from tests.support.cluster.cluster_state import until

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from minikafka.learn.chapters.table import TABLE
+from minikafka.page.learn.chapters.table import TABLE
 from tests.support.browser import OpenPage
 from tests.support.clicked_chapter import click_through, play_fast
 from tests.support.learning import (

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from playwright.sync_api import Browser
 
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.texts import Catalogue
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.texts import Catalogue
 from scripts.lib import learn_pictures
 from scripts.lib.screenshots import FOLDER, PICTURES, SCHEMES, pictures, shown
 

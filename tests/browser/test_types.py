@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.dashboard.app import STATIC
+from minikafka.page.dashboard.app import STATIC
 from tests.support.npm import node_modules
 
 TYPESCRIPT = "typescript@5.9.3"

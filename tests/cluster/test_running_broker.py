@@ -50,7 +50,7 @@ BATCH = build_batch([(0, None, b"v", [])])
 PROBE = """
 import asyncio, sys
 from minikafka.cli import main
-from minikafka.node.broker import BrokerNode
+from minikafka.server.node.broker import BrokerNode
 register = BrokerNode._register
 
 async def register_and_tell(self, store):

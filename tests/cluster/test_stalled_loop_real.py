@@ -17,7 +17,7 @@ from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.events import diverted
 from minikafka.kernel.ports import SessionExpired, SessionState
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.node.broker import BrokerNode
+from minikafka.server.node.broker import BrokerNode
 from minikafka.world.real.world import real_world, run
 from minikafka.world.real.zookeeper import RealCoordination
 from tests.support.cluster.cluster_state import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.cluster import Cluster as ClusterOfProcesses
 from tests.support import npm
 from tests.support.clients.places import INSIDE, Cluster

@@ -19,8 +19,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from minikafka import aio
-from minikafka.inside.cluster import InsideCluster
-from tests.unit.inside.test_operations import TIMEOUT_S, read_all
+from minikafka.testing.inside.cluster import InsideCluster
+from tests.unit.testing.inside.test_operations import TIMEOUT_S, read_all
 
 pytestmark = pytest.mark.compat
 

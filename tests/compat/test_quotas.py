@@ -12,8 +12,8 @@ from confluent_kafka import Producer, ThrottleEvent
 from kafka import KafkaConsumer, KafkaProducer
 
 from minikafka.cli import main
-from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.principals import ANONYMOUS
+from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.cluster.cluster_state import until
 
 pytestmark = pytest.mark.compat

@@ -19,7 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.type import money_pb2
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.clients.places import Cluster
 from tests.support.registry_server import RegistryServer, registry_server
 

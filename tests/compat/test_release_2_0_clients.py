@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.clients.places import Cluster
 from tests.support.cluster.leaders import wait_for_leaders
 

@@ -47,12 +47,12 @@ from minikafka.kernel.zookeeper_security import (
     ZnodeAcl,
     ZnodeAclEntry,
 )
+from minikafka.server.zookeeper.requests import Requests, raise_error
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.real.world import run as run_real
 from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
-from minikafka.zookeeper.requests import Requests, raise_error
 from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 

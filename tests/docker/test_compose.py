@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
+from minikafka.server.broker.controlled_shutdown import ControlledShutdownConfig
 from tests.support.clients.confluent import value_of
 from tests.support.cluster import docker_engine as engine
 from tests.support.cluster.real_cluster import run_verb

@@ -25,7 +25,7 @@ LEVELS = {"debug", "info", "warning", "error"}
 LOGS = {"log", "_log", "events", "_events"}
 # ``CoordinatorResult.event`` stores names, and CoordinatorRuntime logs them (``event.name``).
 SHARD_RESULTS = {"result"}
-PASSED_ON = {("minikafka/coordinator/runtime.py", "event.name")}
+PASSED_ON = {("minikafka/server/coordinator/runtime.py", "event.name")}
 
 FORM = re.compile(r"[a-z]+(_[a-z]+)+")
 IRREGULAR = {

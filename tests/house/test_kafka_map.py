@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.controller.watches import event_of
 from minikafka.kernel.ports import WatchEvent, WatchKind
-from minikafka.zookeeper import paths
+from minikafka.server.controller.watches import event_of
+from minikafka.server.zookeeper import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "kafka-map.md").read_text()
-PACKAGES = [*(p.name for p in (ROOT / "minikafka").iterdir() if p.is_dir()), "node"]
+PACKAGES = [p.name for p in (ROOT / "minikafka").iterdir() if p.is_dir()]
 OURS = re.compile(rf"`((?:{'|'.join(PACKAGES)})[./][^`]*)`")
 LISTENER = re.compile(r"^\| `([\w.]+)` \| `(/\S+)` \| (.+) \|$", re.MULTILINE)
 

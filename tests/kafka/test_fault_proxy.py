@@ -12,7 +12,7 @@ import kafka
 import pytest
 from kafka.errors import CorruptRecordError
 
-from minikafka.proxy.fault_proxy import FaultProxy
+from minikafka.testing.proxy.fault_proxy import FaultProxy
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.mixed_cluster import MixedCluster

@@ -38,8 +38,8 @@ from minikafka.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from minikafka.protocol.schema import Message
+from minikafka.server.zookeeper.znodes.delegation_tokens import decode_token, encode_token
 from minikafka.world.real.world import real_world, run
-from minikafka.zookeeper.znodes.delegation_tokens import decode_token, encode_token
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, class_path, java_command
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.kafka_tools import ToolOutput, normalised

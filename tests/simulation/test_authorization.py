@@ -29,7 +29,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.messages.registry import RESPONSES
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.schema import Message
-from minikafka.simulator.cluster import LogEvent, SimCluster, host_name
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster, host_name
 from minikafka.world.memory.znode_tree import Author
 from tests.support.security import api_matrix
 from tests.support.security.api_matrix import BOB, BROKER, RECORDED, STRANGER
@@ -234,7 +234,7 @@ def test_the_authorizer_filters_topics_that_are_kept_encoded(
         await authorized.prepare()
         found = []
         for large in (500, -1):
-            monkeypatch.setattr("minikafka.broker.apis.topics.metadata.LARGE", large)
+            monkeypatch.setattr("minikafka.server.broker.apis.topics.metadata.LARGE", large)
             found.append([await authorized.ask(BOB, copy(request), 9) for request in requests])
         return found
 

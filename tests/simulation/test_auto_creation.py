@@ -14,7 +14,7 @@ from minikafka.core.policies import PolicyViolation, TopicProposal
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 
 BROKERS = (1, 2, 3)
 INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from minikafka.broker.replication.mending import CHECK_MS, RETRY_MS
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster
+from minikafka.server.broker.replication.mending import CHECK_MS, RETRY_MS
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.scenario import PARTITIONS, under_load
 
 SETTINGS = {

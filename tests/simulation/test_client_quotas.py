@@ -31,7 +31,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.records.batch import parse_batches
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.storage.logs import batch
 
 TOPIC = "t"

@@ -12,11 +12,11 @@ from minikafka.core.config_resources import AlterOperation, ConfigSource, Resour
 from minikafka.kernel.cluster import NO_LEADER, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CreateOp
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.store import ZkStore
-from minikafka.zookeeper.znodes import ConfigZnode
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.store import ZkStore
+from minikafka.server.zookeeper.znodes import ConfigZnode
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.network.wire_end import WireEnd
 
 TP = TopicPartition("t", 0)

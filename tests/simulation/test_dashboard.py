@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Producer
-from minikafka.dashboard.follow import STOP_AFTER_MS
-from minikafka.dashboard.stage import Stage
-from minikafka.simulator.cluster import SimCluster
+from minikafka.page.dashboard.follow import STOP_AFTER_MS
+from minikafka.page.dashboard.stage import Stage
+from minikafka.testing.simulator.cluster import SimCluster
 from scripts.lib.recordings import (
     DEBUG_PORT,
     GROUP,

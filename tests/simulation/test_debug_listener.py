@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.purgatories import Reaper
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.quota.limits import ANY
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.node import partition_facts
-from minikafka.node.state_facts import WATCHED_MS
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.server.broker.purgatories import Reaper
+from minikafka.server.node import partition_facts
+from minikafka.server.node.state_facts import WATCHED_MS
+from minikafka.testing.simulator.cluster import SimCluster, host_name
 from tests.support.network.http_lab import PORT, get, responses
 from tests.support.network.wire_end import WireEnd
 

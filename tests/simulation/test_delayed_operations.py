@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.ports import Clock
+from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.world.sim.world import SimWorld
 
 SEEDS = range(20)

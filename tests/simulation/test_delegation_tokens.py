@@ -27,8 +27,8 @@ from minikafka.protocol.messages.delegation_tokens import (
     RenewDelegationTokenResponse,
 )
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.simulation.test_sasl import JAAS, SASL_PORT
 from tests.simulation.test_sasl import SETTINGS as SASL_SETTINGS
 from tests.support.security.sasl_connection import Closed, SaslConnection

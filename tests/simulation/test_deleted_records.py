@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.scenario import PARTITIONS, under_load
 
 pytestmark = pytest.mark.mission("DOP-8")

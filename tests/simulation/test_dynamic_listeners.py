@@ -15,9 +15,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.znodes import BrokerZnode
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.znodes import BrokerZnode
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.network.wire_end import WireEnd
 from tests.support.security.sasl_connection import SaslConnection
 

@@ -13,7 +13,7 @@ from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.tls import TlsSettings, peer_certificate
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.network.wire_end import WireEnd
 from tests.support.security.certificates import Authority, Identity
 

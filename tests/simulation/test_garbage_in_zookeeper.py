@@ -11,9 +11,9 @@ from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import NodeExists
-from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.store import ZkStore
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.store import ZkStore
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 
 BRACKETS = b"[" * 3000
 HUGE = b"9" * 5000

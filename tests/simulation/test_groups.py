@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.client import Admin
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.groups import Travellers
 from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
 

@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 TP = TopicPartition("t", 0)
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}

@@ -15,8 +15,8 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.records.builder import build_batch
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.simulated.scenario import PARTITIONS, under_load
 
 WATCHED = PARTITIONS[0]

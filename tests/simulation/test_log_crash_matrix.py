@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.server.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.server.storage.log.unified_log import UnifiedLog
 from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.world import SimHost, SimWorld
 from tests.support.storage.logs import NOW, batch, batches_of, values_of

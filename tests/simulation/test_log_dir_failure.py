@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.client import Admin, Consumer
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.directory_campaign import home
 from tests.support.simulated.scenario import PARTITIONS, prepared, under_load
 from tests.support.simulated.workload import Writer, read_all

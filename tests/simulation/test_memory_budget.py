@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.verified import verified
 
 

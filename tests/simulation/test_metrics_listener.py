@@ -19,7 +19,7 @@ from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import run_at_once
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from minikafka.world.real import process_io
 from tests.support.network.http_lab import Response, get, responses
 from tests.support.network.wire_end import WireEnd
@@ -273,7 +273,7 @@ def test_parameters_choose_names_and_partitions() -> None:
 def test_partitions_are_left_out_by_default_where_there_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("minikafka.node.metrics_listener.MAX_PARTITIONS", 0)
+    monkeypatch.setattr("minikafka.server.node.metrics_listener.MAX_PARTITIONS", 0)
 
     async def play(cluster: SimCluster) -> None:
         await work(cluster)

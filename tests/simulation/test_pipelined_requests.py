@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated import pipelining as pipe
 from tests.support.simulated.pipelined_programmes import outcome, prepared, programme
 

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.kernel.cluster import TRANSACTION_STATE_TOPIC, TopicPartition
 from minikafka.network.channel import Channel
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated import pipelining as pipe
 
 ROUNDS = 30

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.learn.actions import ACTIONS
-from minikafka.learn.playback import Playback
-from minikafka.learn.recipe import Recipe, TimedAction, Value
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.page.learn.actions import ACTIONS
+from minikafka.page.learn.playback import Playback
+from minikafka.page.learn.recipe import Recipe, TimedAction, Value
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 
 END_US = 14_000_000
 S = 1_000_000

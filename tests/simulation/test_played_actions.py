@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.broker.replication.partition import Partition
 from minikafka.core.timer import WheelLevel
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.learn import looks
-from minikafka.learn.actions import ActionHandle
-from minikafka.learn.hosts import host_facts
-from minikafka.learn.playback import Playback
-from minikafka.learn.recipe import MAX_US, Recipe, TimedAction, Value
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.page.learn import looks
+from minikafka.page.learn.actions import ActionHandle
+from minikafka.page.learn.hosts import host_facts
+from minikafka.page.learn.playback import Playback
+from minikafka.page.learn.recipe import MAX_US, Recipe, TimedAction, Value
+from minikafka.server.broker.replication.partition import Partition
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 
 S = 1_000_000
 FIRST = TopicPartition("t", 0)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from minikafka.learn import looks
-from minikafka.learn.chapters import chapter
-from minikafka.learn.chapters.playground import PARTITIONS, TOPIC
-from minikafka.learn.session import PLAYGROUND
-from minikafka.learn.story import StoryState
-from minikafka.learn.take import Take
-from minikafka.simulator.checkers import (
+from minikafka.page.learn import looks
+from minikafka.page.learn.chapters import chapter
+from minikafka.page.learn.chapters.playground import PARTITIONS, TOPIC
+from minikafka.page.learn.session import PLAYGROUND
+from minikafka.page.learn.story import StoryState
+from minikafka.page.learn.take import Take
+from minikafka.testing.simulator.checkers import (
     ElectionChecker,
     check_context,
     check_leadership_known,

@@ -16,7 +16,7 @@ from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.core.policies import ConfigProposal, PolicyViolation, TopicProposal
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 CREATE, ALTER = "create.topic.policy.class.name", "alter.config.policy.class.name"
 SETTINGS = {

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.learn.playback import Playback
-from minikafka.learn.recipe import Recipe, Value
-from minikafka.learn.reports import RecipeReport, read_report
-from minikafka.simulator.checkers import ElectionChecker, check_at_rest
-from minikafka.simulator.cluster import NotReached, SimCluster
-from minikafka.simulator.faults import (
+from minikafka.page.learn.playback import Playback
+from minikafka.page.learn.recipe import Recipe, Value
+from minikafka.page.learn.reports import RecipeReport, read_report
+from minikafka.testing.simulator.checkers import ElectionChecker, check_at_rest
+from minikafka.testing.simulator.cluster import NotReached, SimCluster
+from minikafka.testing.simulator.faults import (
     all_without_zookeeper,
     cut_off_from_one,
     disconnected,

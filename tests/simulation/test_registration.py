@@ -7,10 +7,10 @@ import asyncio
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import CreateOp, DeleteOp
-from minikafka.simulator.cluster import PORT, SimCluster
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.znodes import BrokerZnode
+from minikafka.testing.simulator.cluster import PORT, SimCluster
 from minikafka.world.memory.znode_tree import Author
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.znodes import BrokerZnode
 
 PATH = paths.broker_id(1)
 THEIRS = BrokerZnode(1, (Endpoint("other", 7777, "PLAINTEXT", "PLAINTEXT"),), 0)

@@ -11,7 +11,7 @@ import pytest
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.protocol import layouts_2_0
 from tests.support.simulated.raw_wire import exchange
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.broker.apis.table import ApiTable
-from minikafka.simulator.cluster import SimCluster
+from minikafka.server.broker.apis.table import ApiTable
+from minikafka.testing.simulator.cluster import SimCluster
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
 

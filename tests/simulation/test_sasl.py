@@ -42,8 +42,8 @@ from minikafka.protocol.messages.scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import PORT, LogEvent, SimCluster, host_name
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import PORT, LogEvent, SimCluster, host_name
 from tests.support.security.sasl_connection import Closed, SaslConnection, scram
 
 SOCKETS = "kafka.server:type=socket-server-metrics,listener=CLIENT,networkProcessor=0"

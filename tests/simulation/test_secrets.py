@@ -29,7 +29,7 @@ from minikafka.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from minikafka.simulator.cluster import PORT, LogEvent, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, LogEvent, SimCluster, host_name
 from tests.support.network.http_lab import PORT as DEBUG_PORT
 from tests.support.network.http_lab import get
 from tests.support.network.wire_end import WireEnd

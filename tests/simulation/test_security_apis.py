@@ -26,7 +26,7 @@ from minikafka.protocol.messages.scram_credentials import (
     ScramCredentialUpsertion,
     UserName,
 )
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.simulated.raw_wire import exchange
 
 RECORDED = Path(__file__).parents[1] / "support" / "protocol" / "kafka_3_9_security.json"

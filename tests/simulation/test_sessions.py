@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.cluster_look import MANY
-from minikafka.learn.facts import ClusterState
-from minikafka.learn.playback import Playback
-from minikafka.learn.recipe import Recipe, TimedAction
-from minikafka.learn.session import Session
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.cluster_look import MANY
+from minikafka.page.learn.facts import ClusterState
+from minikafka.page.learn.playback import Playback
+from minikafka.page.learn.recipe import Recipe, TimedAction
+from minikafka.page.learn.session import Session
 
 S = 1_000_000
 Messages = list[dict[str, Any]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.faults import powerless
+from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.testing.simulator.faults import powerless
 from tests.support.simulated.cluster_storm import trace_of
 from tests.support.simulated.scenario import PARTITIONS, under_load
 

@@ -10,8 +10,8 @@ from minikafka.client import Admin, Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import NoNode
-from minikafka.simulator.cluster import SimCluster
-from minikafka.zookeeper import paths
+from minikafka.server.zookeeper import paths
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.workload import read_all
 
 TP = TopicPartition("again", 0)

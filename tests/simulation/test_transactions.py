@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.scenario import PARTITIONS
 from tests.support.simulated.transaction_campaign import COORDINATOR, SETTINGS, transacting
 from tests.support.simulated.transactions import Transactors

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.faults import storm
+from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.testing.simulator.faults import storm
 from tests.support.simulated.verified import verified
 
 FAULTS = 4

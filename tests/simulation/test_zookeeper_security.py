@@ -23,7 +23,7 @@ from minikafka.kernel.zookeeper_security import (
     ZnodeAcl,
     ZnodeAclEntry,
 )
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.testing.simulator.cluster import SimCluster, host_name
 from minikafka.world.memory.znode_tree import Author
 
 LOGIN_FILE = "/login.jaas"

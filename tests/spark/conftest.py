@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.inside.cluster import InsideCluster
 from minikafka.spark.java import JavaError, find_java_home
+from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.cluster import Cluster as ClusterOfProcesses
 from scripts.lib.cluster import free_ports
 from tests.support.clients.places import INSIDE, Cluster

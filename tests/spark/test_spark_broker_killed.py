@@ -15,7 +15,7 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.columnar import rows as columnar_rows  # noqa: E402
+from minikafka.client.columnar import rows as columnar_rows  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.options import batch_options  # noqa: E402
 from minikafka.spark.read.fetching import RangeReader  # noqa: E402

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minikafka.own_command import own_module
+from minikafka.kernel.own_command import own_module
 
 ENDS_WITHIN_S = 60
 
@@ -50,7 +50,7 @@ class LearnPlayer:
 @contextmanager
 def learn_player() -> Iterator[LearnPlayer]:
     process = subprocess.Popen(
-        own_module("minikafka.learn.serving.player"),
+        own_module("minikafka.page.learn.serving.player"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from minikafka.client.config import ClientConfig
-from minikafka.dashboard.asgi_server import bind
-from minikafka.dashboard.context import PageOptions
-from minikafka.dashboard.server import serve_page
+from minikafka.page.dashboard.context import PageOptions
+from minikafka.page.dashboard.server import serve_page
+from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.world import real_world, run
 
 HOST = "127.0.0.1"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-STATIC: Final = ROOT / "minikafka" / "dashboard" / "static"
+STATIC: Final = ROOT / "minikafka" / "page" / "dashboard" / "static"
 RECORDINGS: Final = ROOT / "tests" / "browser" / "recordings"
 POLICY: Final = "default-src 'self'; img-src 'self' data:; style-src 'self'"
 BLANK: Final = b"<!doctype html><title>blank</title><link rel=icon href=data:,>"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.metrics import Metrics
-from minikafka.node.purgatories import BrokerPurgatories
+from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
+from minikafka.server.node.purgatories import BrokerPurgatories
 from tests.support.world.manual_clock import ManualClock
 
 BROKER = 1

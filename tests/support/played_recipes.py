@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from minikafka.learn.playback import Playback
-from minikafka.learn.recipe import Recipe
+from minikafka.page.learn.playback import Playback
+from minikafka.page.learn.recipe import Recipe
 
 
 def outcomes(recipes: str, until_us: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
-from minikafka.learn.session import Session
+from minikafka.page.learn.session import Session
 
 SLICE_US = 1_000_000
 

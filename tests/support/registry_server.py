@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from minikafka.client.config import ClientConfig
-from minikafka.dashboard.asgi_server import bind
 from minikafka.registry.server import RegistryOptions, serve_registry
+from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.loop import run
 from minikafka.world.real.world import real_world
 

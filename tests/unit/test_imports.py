@@ -71,7 +71,7 @@ def test_help_imports_no_verb_no_message_and_no_event_loop() -> None:
     assert heavy(loaded) == set()
     assert not [name for name in loaded if name.startswith(MESSAGES)]
     assert loaded & {"asyncio", "argparse", "difflib", "importlib.metadata"} == set()
-    rooms = ("broker", "cli.cluster", "cli.records", "client", "core", "network", "node")
+    rooms = ("cli.cluster", "cli.records", "client", "core", "network", "server")
     assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
 
 
@@ -82,21 +82,21 @@ def test_a_verb_that_administers_imports_no_broker_and_no_consumer() -> None:
         "import minikafka.cli.cluster.topics, minikafka.world.real.world"
     )
     assert heavy(loaded) <= {"uvloop"}
-    rooms = ("broker", "client.consumer", "client.producer", "controller", "node", "storage")
+    rooms = ("client.consumer", "client.producer", "server")
     assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
     assert MESSAGES + "fetch" not in loaded
 
 
 @pytest.mark.mission("IN-13")
 def test_the_schemas_of_tools_are_made_without_the_protocol() -> None:
-    loaded = loaded_by("import minikafka.cli.processes.mcp, minikafka.dashboard.tooling.tools")
+    loaded = loaded_by("import minikafka.cli.processes.mcp, minikafka.page.dashboard.tooling.tools")
     assert heavy(loaded) == set()
 
 
 @pytest.mark.mission("IN-10")
 def test_a_cluster_inside_the_process_starts_without_heavy_libraries() -> None:
     loaded = loaded_by(
-        "from minikafka.inside.cluster import InsideCluster\n"
+        "from minikafka.testing.inside.cluster import InsideCluster\n"
         "with InsideCluster() as cluster: cluster.create_topic('t')"
     )
     assert heavy(loaded) == {"uvloop"}
@@ -116,14 +116,15 @@ def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
     """As it starts in a cluster of `up`: it serves HTTP, and its log is a file."""
     loaded = loaded_by(
         f"{FAILING_BROKER}"
-        "import minikafka.node.broker, minikafka.node.debug, minikafka.node.metrics_listener\n"
+        "import minikafka.server.node.broker, minikafka.server.node.debug\n"
+        "import minikafka.server.node.metrics_listener\n"
         "import minikafka.world.real.zookeeper"
     )
-    assert {"structlog._output", "minikafka.storage.cleaner.log_cleaner"} <= loaded
+    assert {"structlog._output", "minikafka.server.storage.cleaner.log_cleaner"} <= loaded
     assert {"bz2", "lzma", "pickle", "secrets", "shutil", "tempfile", "zlib"} & loaded == set()
     rare = (
-        "broker.admin.configs", "broker.admin.partitions", "core.log.compaction_filter",
-        "core.metrics.prometheus", "node.state_facts", "storage.cleaner.cleaning",
+        "server.broker.admin.configs", "server.broker.admin.partitions", "core.log.compaction_filter",
+        "core.metrics.prometheus", "server.node.state_facts", "server.storage.cleaner.cleaning",
         "world.real.zookeeper_login",
     )  # fmt: skip
     assert {f"minikafka.{name}" for name in rare} & loaded == set()
@@ -131,8 +132,8 @@ def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
 
 @pytest.mark.mission("RUN-6")
 def test_a_broker_imports_no_faults() -> None:
-    loaded = loaded_by("import minikafka.node.broker")
-    assert "minikafka.broker.apis.pipeline" in loaded
+    loaded = loaded_by("import minikafka.server.node.broker")
+    assert "minikafka.server.broker.apis.pipeline" in loaded
     assert not [name for name in loaded if "faults" in name]
 
 
@@ -141,13 +142,13 @@ def test_a_broker_without_authorizer_and_sasl_imports_neither() -> None:
     """So that no handler of it can be wrapped by a guard. Handlers that a broker at rest does not
     need are imported at their first request, and what serves HTTP only with a listener for it."""
     loaded = loaded_by(
-        "from minikafka.simulator.cluster import SimCluster\n"
+        "from minikafka.testing.simulator.cluster import SimCluster\n"
         "async def scenario(cluster):\n"
         "    cluster.start()\n"
         "    await cluster.until('a controller', lambda: cluster.controller_id() == 1)\n"
         "SimCluster(1, (1,)).run(scenario)"
     )
-    apis = "minikafka.broker.apis."
+    apis = "minikafka.server.broker.apis."
     assert apis + "pipeline" in loaded
     files = {f"{MESSAGES}{module_name(api_key)}" for api_key in ApiKey}
     rows = {
@@ -158,7 +159,10 @@ def test_a_broker_without_authorizer_and_sasl_imports_neither() -> None:
     assert rows == {apis + "api_versions", apis + "brokers.update_metadata"}
     others = (".acl_authorizer", ".jaas", ".listener_sasl", ".node.sasl", ".node.tls")
     assert not [name for name in loaded if name.endswith(others)]
-    assert {"minikafka.network.http_server", "minikafka.node.state_facts"} & loaded == set()
+    assert {
+        "minikafka.server.listeners.http_server",
+        "minikafka.server.node.state_facts",
+    } & loaded == set()
 
 
 @pytest.mark.mission("RUN-6")

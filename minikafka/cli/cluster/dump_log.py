@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from minikafka.kernel.config import ConfigError
-from minikafka.storage.dump.files import UnknownFile
-from minikafka.storage.dump.text import (
+from minikafka.server.storage.dump.files import UnknownFile
+from minikafka.server.storage.dump.text import (
     DumpOptions,
     LogDump,
     decode_offsets_record,

@@ -38,7 +38,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationSession, DeleteOp, NoAuth, NoNode, World
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
-from minikafka.zookeeper import paths
+from minikafka.server.zookeeper import paths
 
 SAFE, UNSAFE = 0, 1
 DEFAULT_FILE: Final = "reassignment.json"

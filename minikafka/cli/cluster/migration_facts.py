@@ -28,8 +28,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Coordination
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.requests import Requests
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.requests import Requests
 
 TOPICS_PER_REQUEST: Final = 500
 ZOOKEEPER_TIMEOUT_MS: Final = 10_000

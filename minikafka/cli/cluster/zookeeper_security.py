@@ -13,8 +13,8 @@ from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zoo
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 from minikafka.kernel.zookeeper_security import open_acl
-from minikafka.zookeeper.acl_conversion import missing_roots, replace_acls
-from minikafka.zookeeper.znode_acls import secure_acl
+from minikafka.server.zookeeper.acl_conversion import missing_roots, replace_acls
+from minikafka.server.zookeeper.znode_acls import secure_acl
 
 DONE, REFUSED = 0, 1
 

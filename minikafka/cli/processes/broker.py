@@ -66,7 +66,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from minikafka.node.config_views import log_dirs
+    from minikafka.server.node.config_views import log_dirs
     from minikafka.world.real.network import raise_descriptor_limit
     from minikafka.world.real.world import run as run_real
 
@@ -111,7 +111,7 @@ def register_process(metrics: Metrics) -> None:
 
 async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     """Run a broker until a signal stops it or it fails."""
-    from minikafka.node.broker import EXPECTED_FAILURES, BrokerNode
+    from minikafka.server.node.broker import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
     node = BrokerNode(real_world(), config, socket.gethostname())

@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.own_command import own_command
+from minikafka.kernel.own_command import own_command
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 
 if TYPE_CHECKING:
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def controlled(cluster: InsideCluster, port: int) -> Iterator[str]:
-    from minikafka.faults.control import HOST, control_server
-    from minikafka.inside.control import cluster_control
+    from minikafka.testing.fault_control import HOST, control_server
+    from minikafka.testing.inside.control import cluster_control
 
     with control_server(cluster_control(cluster), port) as bound:
         yield f"control=http://{HOST}:{bound}"

@@ -15,7 +15,7 @@ from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 
 if TYPE_CHECKING:
-    from minikafka.faults.control import HttpFaults
+    from minikafka.testing.fault_control import HttpFaults
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Pass on what clients send until SIGTERM or SIGINT; a second signal ends the process at
     once."""
-    from minikafka.faults.control import HOST, HttpFaults, control_server
-    from minikafka.proxy.fault_proxy import FaultProxy, address
+    from minikafka.testing.fault_control import HOST, HttpFaults, control_server
+    from minikafka.testing.proxy.fault_proxy import FaultProxy, address
 
     for option, text in (("--upstream", args.upstream), ("--listen", args.listen)):
         try:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_rules(path: str) -> list[dict[str, Any]]:
     """Read a JSON list of faults. Raises OSError, and ConfigError for what makes no sense."""
-    from minikafka.faults.documents import BadControl, list_of_faults
+    from minikafka.testing.fault_documents import BadControl, list_of_faults
 
     try:
         return list_of_faults(Path(path).read_text())

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from minikafka.cli.stopping import STOP_SIGNALS
 from minikafka.cli.usage import WrongUsage
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 
 MAX_PORT = 65535
 

@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 def write_site(args: argparse.Namespace) -> int:
     """Write the static site."""
-    from minikafka.learn.site import SiteError
-    from minikafka.learn.site import write_site as write
+    from minikafka.page.learn.site import SiteError
+    from minikafka.page.learn.site import write_site as write
 
     try:
         size = write(Path(args.site))
@@ -77,7 +77,7 @@ def opened(args: argparse.Namespace) -> dict[str, Any]:
     if args.language is not None:
         found["language"] = args.language
     if args.chapter is not None:
-        from minikafka.learn.chapters.table import TABLE
+        from minikafka.page.learn.chapters.table import TABLE
 
         if args.chapter not in TABLE.values():
             raise WrongUsage(f"--chapter: one of {', '.join(TABLE.values())}")
@@ -90,8 +90,8 @@ def opened(args: argparse.Namespace) -> dict[str, Any]:
 def opened_recipe(file: str) -> dict[str, Any]:
     """Return the link of the recipe in a file, and the time that it wants to be shown at. Raises
     ConfigError."""
-    from minikafka.learn.recipe import RecipeError
-    from minikafka.learn.reports import read_report
+    from minikafka.page.learn.recipe import RecipeError
+    from minikafka.page.learn.reports import read_report
 
     try:
         text = _text_of(file)
@@ -113,9 +113,9 @@ def _text_of(file: str) -> str:
 
 
 async def serve(args: argparse.Namespace, mode: dict[str, Any]) -> None:
-    from minikafka.dashboard.asgi_server import bind
-    from minikafka.dashboard.guards import Guard
-    from minikafka.learn.serving.server import serve_learn
+    from minikafka.page.dashboard.guards import Guard
+    from minikafka.page.learn.serving.server import serve_learn
+    from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world
 
     stopped = asyncio.Event()

@@ -13,10 +13,10 @@ from minikafka.cli.options import add_bootstrap_argument, at_least
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
-from minikafka.dashboard.acting.act_fields import ActError
-from minikafka.dashboard.tooling.tools import allowed_acts, offered_tools
 from minikafka.kernel import events
 from minikafka.kernel.extras import require
+from minikafka.page.dashboard.acting.act_fields import ActError
+from minikafka.page.dashboard.tooling.tools import allowed_acts, offered_tools
 
 DEFAULT_MOST = 40_000
 REACH_MS = 4000  # time in which a cluster that is there responds
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _serve(args: argparse.Namespace, config: ClientConfig, allowed: frozenset[str]) -> None:
     from minikafka.client.admin.admin import Admin
-    from minikafka.dashboard.tooling.tool_calls import ToolCalls
-    from minikafka.dashboard.tooling.tool_server import mcp_server, serve_stdio
+    from minikafka.page.dashboard.tooling.tool_calls import ToolCalls
+    from minikafka.page.dashboard.tooling.tool_server import mcp_server, serve_stdio
     from minikafka.world.real.world import real_world
 
     world = real_world()

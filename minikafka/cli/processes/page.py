@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from minikafka.cli.processes.children import complain
-from minikafka.dashboard.acting.supervision import (
+from minikafka.kernel.own_command import own_command
+from minikafka.page.dashboard.acting.supervision import (
     MAX_LINE,
     Greeting,
     SupervisorError,
@@ -19,11 +20,10 @@ from minikafka.dashboard.acting.supervision import (
     line,
     parse_line,
 )
-from minikafka.own_command import own_command
 from minikafka.world.real.loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
 
 ADDRESS_WITHIN_S: Final = 20.0
 STOP_WITHIN_S: Final = 5.0

@@ -76,8 +76,8 @@ def users_of(path: Path) -> Mapping[str, str]:
 
 
 async def _serve(args: argparse.Namespace, client: ClientConfig, users: Mapping[str, str]) -> None:
-    from minikafka.dashboard.asgi_server import bind
     from minikafka.registry.server import RegistryOptions, serve_registry
+    from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world
 
     stopped = asyncio.Event()

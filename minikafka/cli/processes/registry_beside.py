@@ -14,7 +14,7 @@ from typing import Final
 from minikafka.cli.processes import registry
 from minikafka.cli.processes.children import Child, describe_exit
 from minikafka.kernel.config import ConfigError
-from minikafka.own_command import own_command
+from minikafka.kernel.own_command import own_command
 
 MAX_PORT: Final = 65535
 STOP_WITHIN_S: Final = 10.0

@@ -15,7 +15,7 @@ from minikafka.cli.processes.pid_file import Holder
 from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Clock
-from minikafka.node.config_views import log_dirs
+from minikafka.server.node.config_views import log_dirs
 
 POLL_MS = 50
 DEFAULT_TIMEOUT_S = 120  # more than a controlled shutdown takes without a controller

@@ -72,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
-    from minikafka.dashboard.asgi_server import bind
-    from minikafka.dashboard.context import PageOptions
-    from minikafka.dashboard.server import serve_page
+    from minikafka.page.dashboard.context import PageOptions
+    from minikafka.page.dashboard.server import serve_page
+    from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world
 
     stopped = asyncio.Event()

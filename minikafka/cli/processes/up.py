@@ -39,18 +39,18 @@ from minikafka.cli.processes.zookeeper import add_heap_argument
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.cli.standard_streams import changes_completed
 from minikafka.cli.usage import WrongUsage
-from minikafka.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import how_to_get, missing_modules, require
 from minikafka.kernel.listeners import DEBUG_LISTENER
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.page.dashboard.acting.supervision import Greeting, SupervisorError
+from minikafka.server.zookeeper.errors import MalformedZnode
 
 if TYPE_CHECKING:
     from minikafka.cli.secured.folder import SecurityFolder
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
@@ -451,7 +451,7 @@ class Supervisor:
 
     async def _watch_disks(self) -> None:
         """Report full disks on the terminal: the log of a broker may be on the same disk."""
-        from minikafka.node.config_views import log_dirs
+        from minikafka.server.node.config_views import log_dirs
 
         paths = [str(self._root)]
         for broker_id, number in enumerate(self._ports, start=1):

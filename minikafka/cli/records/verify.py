@@ -15,7 +15,7 @@ from minikafka.cli.options import (
 from minikafka.cli.output import show_json
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.kernel.ports import World
-from minikafka.verify.run import Progress, Run, RunConfig
+from minikafka.testing.verify.run import Progress, Run, RunConfig
 
 REQUEST_TIMEOUT_MS = 5_000  # how long a frozen broker is believed in
 PIPE_PROGRESS_S = 10

@@ -28,8 +28,8 @@ from minikafka.core.security.scram_credentials import (
     salted_password,
 )
 from minikafka.kernel.ports import BadVersion, World
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.store import ZkStore
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.store import ZkStore
 
 BROKER_USER: Final = "broker"
 ADMIN_USER: Final = "admin"

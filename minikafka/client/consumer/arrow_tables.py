@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from minikafka.columnar.decode import Slice, batches_to_arrow, record_schema
+from minikafka.client.columnar.decode import Slice, batches_to_arrow, record_schema
 from minikafka.core.client.consumer.fetched import BatchRun
 
 Decoded: TypeAlias = "list[pa.RecordBatch]"

@@ -1,6 +1,6 @@
 """The group coordinator's decisions: members, rebalances, committed offsets. Pure functions.
 
 ``shard.GroupShard`` holds the groups of one partition of ``__consumer_offsets``; only the
-coordinator (``minikafka.coordinator``) calls it. Start with ``shard``, then ``group`` (the state of
-one group), ``joining`` (JoinGroup) and ``rebalance`` (the phases of a rebalance).
+coordinator (``minikafka.server.coordinator``) calls it. Start with ``shard``, then ``group`` (the
+state of one group), ``joining`` (JoinGroup) and ``rebalance`` (the phases of a rebalance).
 """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.columnar.columns import binary_column
-from minikafka.columnar.varints import Bytes, Ints, decode_varints
+from minikafka.client.columnar.columns import binary_column
+from minikafka.client.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.spark.formats.avro_types import nullable
 from minikafka.spark.formats.wire import NotAtOnce, Payloads

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.columnar.varints import Bytes, Ints, put_varints, varint_sizes, zigzag
+from minikafka.client.columnar.varints import Bytes, Ints, put_varints, varint_sizes, zigzag
 from minikafka.spark.formats.flat_avro import MILLIS, flat_fields
 from minikafka.spark.formats.wire import HEADER_BYTES, NotAtOnce, header
 

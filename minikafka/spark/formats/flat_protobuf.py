@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.columnar.columns import binary_column, number_column
-from minikafka.columnar.varints import Bytes, Ints, decode_plain_varints, unzigzag
+from minikafka.client.columnar.columns import binary_column, number_column
+from minikafka.client.columnar.varints import Bytes, Ints, decode_plain_varints, unzigzag
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.spark.formats.wire import NotAtOnce, Payloads
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.columnar.varints import Bytes, Ints, zigzag
+from minikafka.client.columnar.varints import Bytes, Ints, zigzag
 from minikafka.spark.formats.flat_protobuf import FlatField, FlatMessage, check_entries, elements_of
 from minikafka.spark.formats.wire import NotAtOnce
 

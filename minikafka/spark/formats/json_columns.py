@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from minikafka.columnar.columns import binary_column
+from minikafka.client.columnar.columns import binary_column
 from minikafka.spark.formats.json_checks import Check
 from minikafka.spark.formats.wire import NotAtOnce, Payloads, header
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from minikafka.registry.known_protos import add_known_proto
 from minikafka.spark.formats.flat_protobuf import FlatMessage
 from minikafka.spark.formats.flat_protobuf_encoder import encode_messages
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
@@ -24,7 +25,6 @@ from minikafka.spark.formats.wire import (
     encoded,
     header,
 )
-from minikafka.spark.known_protos import add_known_proto
 
 if TYPE_CHECKING:
     import pyarrow as pa

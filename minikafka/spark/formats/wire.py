@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from minikafka.columnar.varints import Bytes, Ints
+from minikafka.client.columnar.varints import Bytes, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa

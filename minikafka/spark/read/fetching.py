@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from minikafka.columnar.decode import Slice, decode_to_arrow, next_offset
+from minikafka.client.columnar.decode import Slice, decode_to_arrow, next_offset
 from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.consumer.fetch_request import (

@@ -12,10 +12,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from minikafka.columnar.decode import Slice, decode_to_arrow
+from minikafka.client.columnar.decode import Slice, decode_to_arrow
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
+from minikafka.server.storage.checkpoints import (
+    LOG_START_OFFSET,
+    REPLICATION_OFFSET,
+    decode_offsets,
+)
+from minikafka.server.storage.metadata_files import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    PartitionMetadataError,
+    decode_partition_metadata,
+)
+from minikafka.server.storage.names import (
+    LOG_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    directory_name,
+    file_name,
+    offsets_of,
+    parse_directory_name,
+)
 from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection
@@ -27,21 +46,6 @@ from minikafka.spark.read.planning import (
     check_same_partitions,
     check_start_within,
     recreated_text,
-)
-from minikafka.storage.checkpoints import LOG_START_OFFSET, REPLICATION_OFFSET, decode_offsets
-from minikafka.storage.metadata_files import (
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    PartitionMetadataError,
-    decode_partition_metadata,
-)
-from minikafka.storage.names import (
-    LOG_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    directory_name,
-    file_name,
-    offsets_of,
-    parse_directory_name,
 )
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from minikafka.columnar.encode import EncodedBatch, ProducerStamp, encode_batches
+from minikafka.client.columnar.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.core.client.errors import STALE_METADATA
 from minikafka.core.client.producer.produce_call import ProduceCall, produce
 from minikafka.core.client.producer.transaction_calls import TransactionalProducer, new_producer_id

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minikafka.columnar.partitioning import partitions_of_keys
-from minikafka.columnar.rows import rows_by_partition
-from minikafka.columnar.varints import Ints
+from minikafka.client.columnar.partitioning import partitions_of_keys
+from minikafka.client.columnar.rows import rows_by_partition
+from minikafka.client.columnar.varints import Ints
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 

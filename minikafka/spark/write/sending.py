@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from minikafka.columnar.rows import chunks_of
+from minikafka.client.columnar.rows import chunks_of
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.options import TopicSelection

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka.columnar.encode import BATCH_BYTES
+from minikafka.client.columnar.encode import BATCH_BYTES
 from minikafka.spark.client_options import ClientOptions, client_options
 from minikafka.spark.option_names import check_option_names
 from minikafka.spark.option_parsing import OptionError, Options

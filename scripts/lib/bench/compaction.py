@@ -11,8 +11,12 @@ from typing import NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.directories.log_manager import NO_REPLICAS, LogManager, LogManagerConfig
-from minikafka.storage.log.unified_log import LogConfig
+from minikafka.server.storage.directories.log_manager import (
+    NO_REPLICAS,
+    LogManager,
+    LogManagerConfig,
+)
+from minikafka.server.storage.log.unified_log import LogConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.loop import run

@@ -40,7 +40,7 @@ def imported(_: float, module: str) -> dict[str, float]:
 def inside(started: float, brokers: str) -> dict[str, float]:
     """Measure the first cluster inside the process, and further ones."""
     before = memory()
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
 
     count = int(brokers)
     cluster = InsideCluster(count)
@@ -63,7 +63,7 @@ def cycle(_: float, brokers: str) -> dict[str, float]:
     which ``end`` is a part; and the reset of a cluster after a topic."""
     import confluent_kafka
 
-    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside.cluster import InsideCluster
     from minikafka.testing.inside_place import InsidePlace
     from minikafka.testing.view import TestView
 

@@ -21,8 +21,8 @@ import structlog
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
+from minikafka.server.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.server.storage.log.unified_log import LogConfig, UnifiedLog
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.workers import RealWorkers

@@ -16,7 +16,6 @@ import uvloop
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minikafka.broker.replication.leader_session import LeaderSession, ReplicaFetcherConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -26,6 +25,7 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from minikafka.server.broker.replication.leader_session import LeaderSession, ReplicaFetcherConfig
 from scripts.lib.bench import requests, servers
 from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.produce import IN_FLIGHT, create, leader_port, offset_of_next, rate, round_of

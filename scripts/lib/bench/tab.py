@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Page
 
-from minikafka.learn.site import PYTHON, keep_offline
+from minikafka.page.learn.site import PYTHON, keep_offline
 from scripts.lib.bench.report import Report
 from scripts.lib.screenshots import chromium
 from scripts.lib.site import MANUAL, write_all

@@ -27,7 +27,7 @@ INTERPRETERS = 7
 CHILD = Path(__file__).with_name("inside_child.py")
 LIMIT_S = 60
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-MODULES = {"minikafka": None, "minikafka.testing": None, "minikafka.inside.cluster": 350}
+MODULES = {"minikafka": None, "minikafka.testing": None, "minikafka.testing.inside.cluster": 350}
 PUBLISHED = (
     "published by others, not measured here:",
     "  apache/kafka-native (GraalVM): ready in 110-140 ms, 230-540 MB; the same on a JVM:",

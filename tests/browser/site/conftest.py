@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.learn.site import keep_offline, write_mode, write_site
+from minikafka.page.learn.site import keep_offline, write_mode, write_site
 
 HERE = Path(__file__).parent
 

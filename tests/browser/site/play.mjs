@@ -13,6 +13,6 @@ const { startPython } = await import(`data:text/javascript,${source}`);
 const { loadPyodide } = await import(pathToFileURL(`${folder}pyodide.mjs`).href);
 const read = async (file) => new Uint8Array(readFileSync(folder + file));
 const python = await startPython({ loadPyodide, folder, read }, () => {});
-python.pyimport("minikafka.learn.wasm.bridge").leave_pyodides_loop();
+python.pyimport("minikafka.page.learn.wasm.bridge").leave_pyodides_loop();
 python.runPython(readFileSync(script, "utf8"));
 console.log(python.globals.get(name)(...JSON.parse(readFileSync(0, "utf8"))));

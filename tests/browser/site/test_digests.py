@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from minikafka import dashboard
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.recipe import Recipe, TimedAction
-from minikafka.learn.texts import SUMMARY, TITLE, Catalogue
+from minikafka.page import dashboard
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.recipe import Recipe, TimedAction
+from minikafka.page.learn.texts import SUMMARY, TITLE, Catalogue
 from tests.support import played_recipes, read_chapters
 
 pytestmark = pytest.mark.xdist_group("site")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from minikafka.learn.site import keep_offline
+from minikafka.page.learn.site import keep_offline
 from scripts.lib.static_server import serving
 from tests.support.browser import OpenPage
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from minikafka.learn.chapters.table import TABLE
-from minikafka.learn.site import CONTENT_SECURITY_POLICY
+from minikafka.page.learn.chapters.table import TABLE
+from minikafka.page.learn.site import CONTENT_SECURITY_POLICY
 from scripts.lib.static_server import StaticServer, serving
 from tests.support.browser import OpenPage
 from tests.support.clicked_chapter import LIMIT_MS, click_through, play_fast

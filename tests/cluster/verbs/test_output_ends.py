@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.cluster.real_cluster import MINIKAFKA, run_verb
 
 pytestmark = pytest.mark.cluster

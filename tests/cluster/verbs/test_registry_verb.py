@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import main
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.registry_server import RegistryServer
 
 pytestmark = pytest.mark.cluster

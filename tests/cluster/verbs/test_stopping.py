@@ -149,7 +149,7 @@ BUG = """
 import asyncio, sys
 from minikafka.cli import main
 from minikafka.cli.processes import broker
-from minikafka.node.broker import BrokerNode
+from minikafka.server.node.broker import BrokerNode
 register = BrokerNode._register
 
 async def register_and_arm(self, store):

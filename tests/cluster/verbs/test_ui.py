@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from minikafka.cli import main
-from minikafka.dashboard.asgi_server import bind
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.world.real.asgi_server import bind
 from tests.support.page_server import HOST, PageServer
 
 pytestmark = pytest.mark.cluster

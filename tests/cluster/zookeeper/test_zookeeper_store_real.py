@@ -18,11 +18,11 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.ports import BadVersion, NodeExists, SetOp, WatchKind
+from minikafka.server.zookeeper.session import ZkSession, ZkSessionConfig
+from minikafka.server.zookeeper.store import ControllerMoved, ZkStore
+from minikafka.server.zookeeper.znodes import BrokerZnode
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.zookeeper import RealCoordination
-from minikafka.zookeeper.session import ZkSession, ZkSessionConfig
-from minikafka.zookeeper.store import ControllerMoved, ZkStore
-from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

@@ -15,7 +15,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.offset_commit import OffsetCommitRequest
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 T0 = TopicPartition(TOPIC, 0)

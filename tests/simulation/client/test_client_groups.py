@@ -10,7 +10,7 @@ import pytest
 from minikafka.client import Admin, CommitFailedError, OffsetAndMetadata, RebalanceListener
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 TPS = [TopicPartition(TOPIC, number) for number in range(4)]

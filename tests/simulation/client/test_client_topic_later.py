@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.client import Admin
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster, host_name
-from minikafka.simulator.faults import disconnected, killed
-from minikafka.zookeeper import paths
+from minikafka.server.zookeeper import paths
+from minikafka.testing.simulator.cluster import SimCluster, host_name
+from minikafka.testing.simulator.faults import disconnected, killed
 from tests.support.simulated.scenario import PARTITIONS, under_load
 
 POLL_S = 0.0002  # a message takes longer

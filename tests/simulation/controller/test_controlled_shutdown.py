@@ -13,7 +13,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.simulated.verified import PARTITIONS, Events, up, verified
 
 SESSION_S = 6

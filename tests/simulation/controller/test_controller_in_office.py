@@ -20,8 +20,8 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from minikafka.zookeeper import paths
+from minikafka.server.zookeeper import paths
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 
 BROKERS = (1, 2, 3)
 WITHIN_S = 1.0  # simulated: so soon every broker has to know its controller

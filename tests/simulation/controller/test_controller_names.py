@@ -10,7 +10,7 @@ import pytest
 from minikafka.client import Admin, Producer
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from minikafka.world.sim.world import SimHost
 from tests.simulation.test_debug_listener import SETTINGS, ask, start
 

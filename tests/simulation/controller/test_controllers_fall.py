@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.administration import administered
 
 BROKERS = (1, 2, 3, 4)

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minikafka.broker.replication.stray_replicas import GRACE_MS
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator import faults
-from minikafka.simulator.checkers import check_leadership_known, check_replicas_alike
-from minikafka.simulator.cluster import SimCluster
+from minikafka.server.broker.replication.stray_replicas import GRACE_MS
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.checkers import check_leadership_known, check_replicas_alike
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.reassignments import assignment, moved_under_load, until_moved
 from tests.support.simulated.scenario import REST_S
 

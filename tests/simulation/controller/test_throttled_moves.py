@@ -18,8 +18,8 @@ from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.reassignments import assignment, moved_under_load, until_moved
 from tests.support.simulated.scenario import TOPIC as UNDER_LOAD
 

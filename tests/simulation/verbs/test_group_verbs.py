@@ -16,7 +16,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.groups import GROUP, GroupChecker, SimMember
 
 TOPIC = "flights"

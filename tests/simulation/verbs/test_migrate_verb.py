@@ -21,7 +21,7 @@ from minikafka.core.migration.steps import Action, Step, next_step
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import CreateOp
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.testing.simulator.cluster import SimCluster, host_name
 
 ZOOKEEPER = "zookeeper:2181"
 T = TopicPartition("t", 0)

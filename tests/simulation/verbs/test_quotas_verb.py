@@ -12,7 +12,7 @@ from minikafka.cli.main import main
 from minikafka.client import Admin
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 
 @pytest.mark.mission("SEC-196")

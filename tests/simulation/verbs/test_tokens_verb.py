@@ -13,7 +13,7 @@ from minikafka.cli.cluster import tokens as verb
 from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.testing.simulator.cluster import SimCluster, host_name
 from tests.simulation.test_delegation_tokens import SETTINGS
 from tests.simulation.test_sasl import JAAS, SASL_PORT
 

@@ -14,7 +14,7 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 ACTIONS = {
     "create": topics.create,

@@ -15,7 +15,7 @@ from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.transactor import SimTransactor
 
 WHERE = TopicPartition("flights", 0)

@@ -15,7 +15,7 @@ from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.testing.simulator.cluster import SimCluster, host_name
 from tests.simulation.test_sasl import SASL_PORT, SETTINGS
 
 pytestmark = pytest.mark.mission("SEC-172")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from minikafka.broker.apis.api import Api
-from minikafka.broker.apis.authorization import Authorization
-from minikafka.broker.apis.services import Services
-from minikafka.broker.apis.table import ApiTable
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.server.broker.apis.api import Api
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.apis.table import ApiTable
 
 
 def row(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, ZERO_UUID
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -14,6 +13,7 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from minikafka.server.broker.metadata.cache import MetadataCache
 
 
 def topic_id(topic: str) -> UUID:

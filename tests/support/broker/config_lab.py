@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.admin.broker_loggers import BrokerLoggers
-from minikafka.broker.admin.config_entries import ConfigEntries
-from minikafka.broker.admin.configs import ConfigAdminManager
-from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig, Passwords
-from minikafka.broker.apis.cluster.alter_configs import AlterConfigsHandler
-from minikafka.broker.apis.cluster.describe_configs import DescribeConfigsHandler
-from minikafka.broker.apis.cluster.incremental_alter_configs import IncrementalAlterConfigsHandler
-from minikafka.broker.apis.request import RequestContext
 from minikafka.core.config_resources import AlterOperation
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
@@ -33,6 +25,16 @@ from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
+from minikafka.server.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.server.broker.admin.config_entries import ConfigEntries
+from minikafka.server.broker.admin.configs import ConfigAdminManager
+from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig, Passwords
+from minikafka.server.broker.apis.cluster.alter_configs import AlterConfigsHandler
+from minikafka.server.broker.apis.cluster.describe_configs import DescribeConfigsHandler
+from minikafka.server.broker.apis.cluster.incremental_alter_configs import (
+    IncrementalAlterConfigsHandler,
+)
+from minikafka.server.broker.apis.request import RequestContext
 from tests.support.broker.cluster_metadata import cache_with, partition_state, update
 
 TOPIC, BROKER, LOGGER = 2, 4, 8

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.kernel.cluster import (
     Broker,
     LeaderAndIsr,
@@ -19,6 +18,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.ports import CoordinationError
+from minikafka.server.broker.metadata.topic_configs import TopicConfig
 
 
 class StateZnodes:

@@ -12,27 +12,6 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
-from minikafka.broker.apis.brokers.controller_fence import ControllerFence
-from minikafka.broker.apis.brokers.leader_and_isr import LeaderAndIsrHandler
-from minikafka.broker.apis.brokers.stop_replica import StopReplicaHandler
-from minikafka.broker.apis.records.delete_records import DeleteRecordsHandler
-from minikafka.broker.apis.records.fetch import FetchConfig, FetchHandler
-from minikafka.broker.apis.records.list_offsets import ListOffsetsHandler
-from minikafka.broker.apis.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from minikafka.broker.apis.records.produce import ProduceHandler
-from minikafka.broker.apis.request import RequestContext
-from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
-from minikafka.broker.fetch.reader import FetchReader
-from minikafka.broker.fetch.record_fetches import RecordFetches
-from minikafka.broker.fetch.sessions import FetchSessions
-from minikafka.broker.record_formats import FormatConversion
-from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
-from minikafka.broker.replication.isr import IsrConfig
-from minikafka.broker.replication.isr_writes import IsrWrites
-from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
-from minikafka.broker.replication.partition import Partition
-from minikafka.broker.replication.record_preparation import RecordPreparation
-from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import (
     Broker,
@@ -43,7 +22,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.channel import Channel, Receive
-from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.frames import (
@@ -71,8 +49,30 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
-from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.scrubber.config import LogScrubberConfig
+from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
+from minikafka.server.broker.apis.brokers.leader_and_isr import LeaderAndIsrHandler
+from minikafka.server.broker.apis.brokers.stop_replica import StopReplicaHandler
+from minikafka.server.broker.apis.records.delete_records import DeleteRecordsHandler
+from minikafka.server.broker.apis.records.fetch import FetchConfig, FetchHandler
+from minikafka.server.broker.apis.records.list_offsets import ListOffsetsHandler
+from minikafka.server.broker.apis.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from minikafka.server.broker.apis.records.produce import ProduceHandler
+from minikafka.server.broker.apis.request import RequestContext
+from minikafka.server.broker.fetch.preferred_replicas import PreferredReplicas
+from minikafka.server.broker.fetch.reader import FetchReader
+from minikafka.server.broker.fetch.record_fetches import RecordFetches
+from minikafka.server.broker.fetch.sessions import FetchSessions
+from minikafka.server.broker.record_formats import FormatConversion
+from minikafka.server.broker.replication.fetcher_manager import ReplicaFetcherManager
+from minikafka.server.broker.replication.isr import IsrConfig
+from minikafka.server.broker.replication.isr_writes import IsrWrites
+from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
+from minikafka.server.broker.replication.partition import Partition
+from minikafka.server.broker.replication.record_preparation import RecordPreparation
+from minikafka.server.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
+from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.server.storage.scrubber.config import LogScrubberConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.storage.instant_files import InstantFiles

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 from uuid import UUID
 
-from minikafka.controller.config import ControllerConfig
-from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.cluster import Broker, Endpoint, PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
@@ -26,10 +24,12 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
+from minikafka.server.controller.config import ControllerConfig
+from minikafka.server.controller.kafka_controller import KafkaController
+from minikafka.server.zookeeper.measured_requests import MeasuredRequests
+from minikafka.server.zookeeper.store import ZkStore
+from minikafka.server.zookeeper.znodes import BrokerZnode
 from minikafka.world.sim.entropy import SimEntropy
-from minikafka.zookeeper.measured_requests import MeasuredRequests
-from minikafka.zookeeper.store import ZkStore
-from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.world.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 

@@ -11,8 +11,8 @@ from typing import Any
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.store import ZkStore
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers
 from tests.support.zookeeper.direct import DirectSession
 

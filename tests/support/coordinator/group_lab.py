@@ -8,10 +8,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minikafka.broker.purgatories import Reaper
-from minikafka.coordinator.config import GroupCoordinatorConfig
-from minikafka.coordinator.group_coordinator import GroupCoordinator
-from minikafka.coordinator.ports import InternalLog
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.config import GroupConfig
@@ -27,6 +23,10 @@ from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 from minikafka.protocol.records.batch import RecordBatch, parse_batch
 from minikafka.protocol.records.record import decode_records
+from minikafka.server.broker.purgatories import Reaper
+from minikafka.server.coordinator.config import GroupCoordinatorConfig
+from minikafka.server.coordinator.group_coordinator import GroupCoordinator
+from minikafka.server.coordinator.ports import InternalLog
 from tests.support.storage.stored_batches import stamp
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog

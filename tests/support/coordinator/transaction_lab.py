@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from minikafka.coordinator.config import TransactionCoordinatorConfig
-from minikafka.coordinator.transaction_coordinator import TransactionCoordinator
-from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
 from minikafka.core.transaction.records import TransactionStored, decode_record
 from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.shard import TransactionConfig
@@ -21,6 +18,9 @@ from minikafka.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from minikafka.protocol.records.record import decode_records
+from minikafka.server.coordinator.config import TransactionCoordinatorConfig
+from minikafka.server.coordinator.transaction_coordinator import TransactionCoordinator
+from minikafka.server.coordinator.transaction_markers import MarkerItem, complete_markers
 from tests.support.coordinator.group_lab import HandTasks, LabClock, MemoryLog
 from tests.support.world.recording_log import RecordingLog
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.kernel.ports import World
-from minikafka.network.http_server import HttpConfig, HttpServer, Route
+from minikafka.server.listeners.http_server import HttpConfig, HttpServer, Route
 from minikafka.world.sim.links import LinkProfile
 from minikafka.world.sim.world import SimWorld
 from tests.support.network.wire_end import WireEnd

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
-from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.listener_resources import ServerConfig
-from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.listener_tls import ListenerTls
-from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import Server
-from minikafka.network.server_connection import ServerConnection
+import pytest
+
+from minikafka.server.listeners.connection_quotas import ConnectionQuotas
+from minikafka.server.listeners.listener_resources import ServerConfig
+from minikafka.server.listeners.listener_sasl import ListenerSasl
+from minikafka.server.listeners.listener_tls import ListenerTls
+from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.listeners.server import Server
+from minikafka.server.listeners.server_connection import ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
@@ -102,3 +104,11 @@ class Lab:
             peer.close()
         for server in self.servers:
             await server.close()
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A network lab for each test of a folder whose conftest imports this."""
+    lab = Lab()
+    yield lab
+    await lab.stop()

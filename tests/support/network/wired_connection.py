@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-from minikafka.network.listener_resources import ListenerResources, ServerConfig
-from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server_connection import FrameHandler, ServerConnection
+from minikafka.server.listeners.listener_resources import ListenerResources, ServerConfig
+from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.listeners.server_connection import FrameHandler, ServerConnection
 from tests.support.network.network_lab import framed
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog

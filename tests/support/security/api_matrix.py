@@ -93,7 +93,7 @@ from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.legacy import encode_message
 from minikafka.protocol.schema import Message
-from minikafka.zookeeper.znodes.acls import acl_path, encode_acls
+from minikafka.server.zookeeper.znodes.acls import acl_path, encode_acls
 
 # The responses and the audit log of Apache Kafka 3.9.1: tests/kafka/test_authorization.py.
 RECORDED: Final = Path(__file__).with_name("kafka_3_9_authorization.txt")

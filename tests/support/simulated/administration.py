@@ -9,11 +9,15 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import NoNode
-from minikafka.simulator import faults
-from minikafka.simulator.checkers import check_context, check_leadership_known, check_replicas_alike
-from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.znodes import TopicZnode
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.znodes import TopicZnode
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.checkers import (
+    check_context,
+    check_leadership_known,
+    check_replicas_alike,
+)
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.reassignments import assignment, until_moved
 from tests.support.simulated.scenario import REST_S
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Container
 from contextlib import redirect_stdout
 
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 
 
 def counts_of(cluster: SimCluster, names: Container[str]) -> Counter[str]:

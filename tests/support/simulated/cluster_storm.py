@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.faults import storm
+from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.testing.simulator.faults import storm
 from tests.support.simulated.scenario import under_load
 
 FAULTS = 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.administration import CONTROLLER_FAULTS, TermChecker, administered
 from tests.support.simulated.campaign import campaign
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from minikafka.client import EARLIEST_TIMESTAMP, Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.workload import Writer
 
 PAUSE_MS = 400

@@ -12,8 +12,8 @@ from typing import Final
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator import faults
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import PARTITIONS, under_load
 

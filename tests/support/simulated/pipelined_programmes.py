@@ -35,7 +35,7 @@ from minikafka.protocol.messages.create_topics import (
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.record import decode_batch
 from minikafka.protocol.schema import Message
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated import pipelining as pipe
 
 _MEMBER_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -36,7 +36,7 @@ from minikafka.protocol.records.batch import CONTROL_FLAG, RecordBatch, parse_ba
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_batch
 from minikafka.protocol.schema import Message
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 
 TIMEOUT_MS = 60_000
 COORDINATOR_PARTITIONS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from minikafka.simulator.cluster import CLIENT, PORT, SimCluster, host_name
+from minikafka.testing.simulator.cluster import CLIENT, PORT, SimCluster, host_name
 from tests.support.network.wire_end import WireEnd
 
 

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from minikafka.client import Admin
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.simulator.checkers import (
+from minikafka.server.zookeeper import paths
+from minikafka.server.zookeeper.znodes import TopicZnode
+from minikafka.testing.simulator.checkers import (
     ElectionChecker,
     check_acknowledged,
     check_context,
     check_leadership_known,
     check_replicas_alike,
 )
-from minikafka.simulator.cluster import SimCluster
-from minikafka.zookeeper import paths
-from minikafka.zookeeper.znodes import TopicZnode
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.scenario import MORE_RECORDS, PARTITIONS, REST_S, TOPIC, prepared
 from tests.support.simulated.workload import Writer, read_all
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from minikafka.learn.recorded import report_of
-from minikafka.simulator.cluster import SimCluster
+from minikafka.page.learn.recorded import report_of
+from minikafka.testing.simulator.cluster import SimCluster
 from minikafka.world.sim.loop import START_US
 
 Scenario = Callable[[SimCluster], Coroutine[Any, Any, Any]]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.faults import REPLICATION_FAULTS, storm
+from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.testing.simulator.faults import REPLICATION_FAULTS, storm
 from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import under_load
 

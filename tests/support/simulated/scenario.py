@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.checkers import ElectionChecker, check_acknowledged, check_at_rest
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.checkers import ElectionChecker, check_acknowledged, check_at_rest
+from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.deletions import Deleter
 from tests.support.simulated.workload import Writer, read_all
 

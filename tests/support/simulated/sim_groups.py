@@ -9,7 +9,7 @@ from typing import Any
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, RebalanceListener
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",

@@ -15,8 +15,8 @@ from minikafka.kernel.cluster import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
-from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.faults import FAULTS, full_disk, storm
+from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.testing.simulator.faults import FAULTS, full_disk, storm
 from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
 from tests.support.simulated.transactions import (

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.broker.replication.partition import Partition
 from minikafka.client import Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.server.broker.replication.partition import Partition
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.transactor import Fenced, SimTransactor
 
 LONGEST_PAUSE_MS = 300

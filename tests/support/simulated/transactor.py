@@ -24,7 +24,7 @@ from minikafka.core.client.producer.transaction_calls import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 PATIENCE_MS = 120_000
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.verify.report import RunVerdict
-from minikafka.verify.run import Progress, Run, RunConfig
+from minikafka.testing.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.verify.report import RunVerdict
+from minikafka.testing.verify.run import Progress, Run, RunConfig
 
 TOPIC = "watched"
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))

@@ -10,7 +10,7 @@ from functools import partial
 from minikafka.client import Consumer, ConsumerConfig, Producer, RecordMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.testing.simulator.cluster import SimCluster
 
 LONGEST_PAUSE_MS = 50
 

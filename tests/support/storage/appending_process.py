@@ -11,7 +11,7 @@ import sys
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.server.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.workers import RealWorkers

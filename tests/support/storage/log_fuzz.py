@@ -22,14 +22,14 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record
-from minikafka.storage.dump.files import UnknownFile
-from minikafka.storage.dump.text import (
+from minikafka.server.storage.dump.files import UnknownFile
+from minikafka.server.storage.dump.text import (
     DumpOptions,
     LogDump,
     decode_offsets_record,
     decode_transaction_record,
 )
-from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
+from minikafka.server.storage.log.unified_log import AppendOrigin, UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, NOW, load, new_log, run_now
 from tests.support.storage.searches import run_search

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.server.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch
 from tests.support.world.manual_workers import ManualWorkers

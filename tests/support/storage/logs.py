@@ -9,8 +9,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
-from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.log.unified_log import LogConfig, LogHome, UnifiedLog
+from minikafka.server.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.server.storage.log.unified_log import LogConfig, LogHome, UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.world.recording_log import RecordingLog
 from tests.support.world.standing_clock import standing_clock

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.replication.append_order import AppendOrder
-from minikafka.broker.replication.record_preparation import RecordPreparation
-from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.replication.transaction_verification import TransactionVerification
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
@@ -16,7 +12,11 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.server.broker.replication.append_order import AppendOrder
+from minikafka.server.broker.replication.record_preparation import RecordPreparation
+from minikafka.server.broker.replication.replica_manager import ReplicaManager
+from minikafka.server.broker.replication.transaction_verification import TransactionVerification
+from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.codec import decode
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (
@@ -17,6 +16,7 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from minikafka.server.listeners.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab
 
 Item = tuple[str, int]  # a key, a number

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from minikafka.network.channel import CLOSE_GRACE_MS, Channel, ChannelConfig
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.frames import (
     decode_request_header,
@@ -23,6 +22,7 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from minikafka.server.listeners.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab
 
 

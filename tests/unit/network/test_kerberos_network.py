@@ -15,11 +15,11 @@ from minikafka.kernel.kerberos import KerberosError, KerberosIdentity
 from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.kerberos_network import KerberosNetwork
-from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.reply_queue import ReplySlot
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.server.listeners.listener_sasl import ListenerSasl
+from minikafka.server.listeners.reply_queue import ReplySlot
+from minikafka.server.listeners.server_connection import ServerConnection
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.network.network_lab import Lab
 from tests.support.security.fake_kerberos import FakeContext, FakeKerberos

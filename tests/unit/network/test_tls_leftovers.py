@@ -11,8 +11,8 @@ import pytest
 
 from minikafka.kernel.tls import TlsSettings
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.listener_tls import ListenerTls
-from minikafka.network.server_connection import ServerConnection
+from minikafka.server.listeners.listener_tls import ListenerTls
+from minikafka.server.listeners.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, framed
 from tests.support.security.certificates import Authority
 from tests.support.world.recording_log import RecordingLog

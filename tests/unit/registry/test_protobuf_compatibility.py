@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minikafka.registry.errors import RegistryError
+from minikafka.registry.known_protos import GOOGLE_TYPES
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.spark.formats.protobuf_format import file_of
 from minikafka.spark.formats.registry_access import PROTOBUF, RegisteredSchema
-from minikafka.spark.known_protos import GOOGLE_TYPES
 
 ALL = """\
 syntax = "proto3";

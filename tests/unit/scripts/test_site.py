@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.learn.wasm import SiteError
+from minikafka.page.learn.wasm import SiteError
 from scripts.lib import site
 
 

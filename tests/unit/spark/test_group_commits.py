@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel import cluster as kernel
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark import group_commits as module
 from minikafka.spark.client_options import client_options
 from minikafka.spark.group_commits import GroupCommits
+from minikafka.testing.inside.cluster import InsideCluster
 
 pytestmark = pytest.mark.mission("SPO-1")
 

@@ -15,14 +15,14 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.principals import Principal
 from minikafka.kernel.tls import TlsSettings
-from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.listener_tls import ListenerTls
-from minikafka.network.reply_queue import ReplySlot
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.server.listeners.listener_sasl import ListenerSasl
+from minikafka.server.listeners.listener_tls import ListenerTls
+from minikafka.server.listeners.reply_queue import ReplySlot
+from minikafka.server.listeners.server_connection import ServerConnection
 from minikafka.spark import secured
 from minikafka.spark.client_options import client_options, security_options
 from minikafka.spark.connection import BlockingConnection

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.testing.inside_place import InsidePlace
 from minikafka.testing.view import TestView
 

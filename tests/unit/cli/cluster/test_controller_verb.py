@@ -9,7 +9,6 @@ import pytest
 from minikafka.cli import main
 from minikafka.cli.cluster import controller
 from minikafka.cli.cluster.controller import tables
-from minikafka.controller.event_history import MAX_TRANSITIONS, EventHistory
 from minikafka.core.controller.states import PartitionState, ReplicaState, StateChange
 from minikafka.kernel.cluster import (
     LeaderAndIsr,
@@ -17,6 +16,7 @@ from minikafka.kernel.cluster import (
     PartitionAndReplica,
     TopicPartition,
 )
+from minikafka.server.controller.event_history import MAX_TRANSITIONS, EventHistory
 from tests.support.world.manual_clock import ManualClock
 
 TP = TopicPartition("t", 3)

@@ -16,7 +16,6 @@ from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.group_timeline import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
-from minikafka.coordinator.group_facts import all_group_facts, group_facts
 from minikafka.core.client.admin.groups import GroupDescription, MemberDescription, assigned
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
@@ -27,6 +26,7 @@ from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerTopicPartitions,
 )
+from minikafka.server.coordinator.group_facts import all_group_facts, group_facts
 from tests.support.coordinator.group_lab import GroupLab
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -14,8 +14,8 @@ import confluent_kafka
 import kafka
 import pytest
 
-from minikafka.faults.control import MAX_BODY_BYTES
-from minikafka.faults.documents import FAULTS, SELECTED, BadControl, fault
+from minikafka.testing.fault_control import MAX_BODY_BYTES
+from minikafka.testing.fault_documents import FAULTS, SELECTED, BadControl, fault
 
 
 class Fake:

@@ -19,7 +19,7 @@ import confluent_kafka
 import kafka
 import pytest
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 
 COMMAND = [sys.executable, "-m", "minikafka.cli.main", "faults"]
 

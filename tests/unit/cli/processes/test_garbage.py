@@ -39,9 +39,9 @@ import time
 
 import confluent_kafka
 
-from minikafka.broker.apis.request import RequestContext
-from minikafka.inside.cluster import InsideCluster
-from minikafka.network.server_connection import ServerConnection
+from minikafka.server.broker.apis.request import RequestContext
+from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.server.listeners.server_connection import ServerConnection
 from minikafka.protocol.frames import FrameError
 from minikafka.world.memory.links import LinkEnd
 
@@ -85,7 +85,7 @@ FETCHERS = """
 import gc
 import time
 
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.network.channel import Channel
 
 def channels():

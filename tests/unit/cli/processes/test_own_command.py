@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.own_command import own_command
+from minikafka.kernel.own_command import own_command
 
 
 def test_a_module_of_the_working_directory_is_not_imported(

@@ -8,14 +8,14 @@ import socket
 import pytest
 
 from minikafka.cli.processes.page import PageProcess, page_beside
-from minikafka.dashboard.acting.supervision import (
+from minikafka.page.dashboard.acting.supervision import (
     MAX_LINE,
     Greeting,
     SupervisorError,
     line,
     parse_line,
 )
-from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.inside.cluster import InsideCluster
 
 pytestmark = pytest.mark.mission("GLASS-24")
 

@@ -16,8 +16,8 @@ from minikafka.core.security.scram_credentials import (
     salted_password,
 )
 from minikafka.kernel.ports import World
+from minikafka.server.zookeeper.store import ZkStore
 from minikafka.spark.write.exactly_once import Task
-from minikafka.zookeeper.store import ZkStore
 from tests.support.zookeeper.direct import DirectZookeeper
 
 PASSWORDS = {"app": "of-app", "admin": "of-admin", "broker": "of-broker"}

@@ -7,9 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.apis.brokers.leader_and_isr import instructions
-from minikafka.broker.apis.brokers.stop_replica import stops
-from minikafka.controller.channel_manager import VersionedChannel
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.request_batch import RequestBatch, for_version, request_version
 from minikafka.core.metadata_image import MetadataImage, apply
@@ -30,6 +27,9 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
+from minikafka.server.broker.apis.brokers.leader_and_isr import instructions
+from minikafka.server.broker.apis.brokers.stop_replica import stops
+from minikafka.server.controller.channel_manager import VersionedChannel
 from tests.support.broker.cluster_metadata import partition_state, update
 
 ID = UUID(int=5)

@@ -8,7 +8,7 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW, new_log
 from tests.support.storage.transactions import marker
 

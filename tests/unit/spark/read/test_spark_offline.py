@@ -18,12 +18,12 @@ from minikafka.protocol.records.control import (  # noqa: E402
     EndTxnMarker,
     encode_end_txn_marker,
 )
+from minikafka.server.storage.checkpoints import encode_offsets  # noqa: E402
+from minikafka.server.storage.metadata_files import encode_partition_metadata  # noqa: E402
 from minikafka.spark.option_parsing import OptionError  # noqa: E402
 from minikafka.spark.options import batch_options, stream_options  # noqa: E402
 from minikafka.spark.read.offline import read_segment, segment_ranges  # noqa: E402
 from minikafka.spark.read.planning import DataLossError  # noqa: E402
-from minikafka.storage.checkpoints import encode_offsets  # noqa: E402
-from minikafka.storage.metadata_files import encode_partition_metadata  # noqa: E402
 
 pytestmark = pytest.mark.mission("SPK-1")
 

@@ -1,0 +1,167 @@
+"""The routes of acts: what can be done, and doing it by a command or by the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from minikafka.page.dashboard.acting.act_fields import ActError
+from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
+from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
+from minikafka.page.dashboard.acting.supervision import (
+    Greeting,
+    SupervisorError,
+    SupervisorLink,
+    supervised_acts,
+)
+from minikafka.page.dashboard.context import PageContext
+from minikafka.page.dashboard.errors import HttpError
+
+MAX_BODY: Final = 256 * 1024
+MAX_COMMANDS: Final = 4  # at a time; each is a process
+PROPOSAL: Final = "Proposed partition reassignment configuration\n"
+SUPERVISED: Final = "broker-"
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+
+
+def routes(context: PageContext) -> list[BaseRoute]:
+    acts = ActsApi(context, _supervisor(context))
+    return [
+        Route("/api/acts", acts.list_acts, methods=["GET"]),
+        Route("/api/do/{name}", acts.do, methods=["POST"]),
+    ]
+
+
+def _supervisor(context: PageContext) -> SupervisorLink | None:
+    if context.supervisor_fd is None:
+        return None
+
+    def greeted(greeting: Greeting) -> None:
+        brokers = () if context.read_only else greeting.brokers
+        verbs = () if context.read_only else greeting.supervised
+        context.broadcast.set_supervised(verbs, brokers)
+
+    def lost() -> None:
+        greeted(Greeting())
+        context.stop()
+
+    link = SupervisorLink(context.guard.address, greeted, lost)
+    context.tasks.create_task(link.connect(context.supervisor_fd), name="supervisor")
+    return link
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request. Raises HttpError.
+
+    The content type is checked since a form of another site cannot send this one.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HttpError(415, "The request needs the content type application/json.")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_BODY:
+            raise HttpError(413, f"The request is larger than {MAX_BODY} bytes.")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise HttpError(400, f"The request is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise HttpError(400, "The request is not a JSON object.")
+    return found
+
+
+class ActsApi:
+    """Does one act for each request; a few commands run at a time, others wait."""
+
+    def __init__(self, context: PageContext, link: SupervisorLink | None) -> None:
+        self._context = context
+        self._link = link
+        self._slots = asyncio.Semaphore(MAX_COMMANDS)
+
+    async def list_acts(self, request: Request) -> Response:
+        """List the acts that change something; with ``?all=1`` also verbs that only read."""
+        if self._context.read_only or not self._context.bootstrap:
+            return JSONResponse([], headers=_NO_STORE)
+        everything = request.query_params.get("all") == "1"
+        rows = [
+            act.facts(self._context.bootstrap) for act in ACTS.values() if act.changes or everything
+        ]
+        if self._link is not None:
+            rows += supervised_acts(self._link.greeting)
+        return JSONResponse(rows, headers=_NO_STORE)
+
+    async def do(self, request: Request) -> Response:
+        """Run an act. With ``preview`` only return its command, or the problem with its fields."""
+        if self._context.read_only:
+            raise HttpError(403, "The page is read-only.")
+        name = request.path_params["name"]
+        asked = await body(request)
+        unknown = sorted(set(asked) - {"arguments", "dry_run", "preview"})
+        arguments = asked.get("arguments", {})
+        flags = [asked.get(flag, False) for flag in ("dry_run", "preview")]
+        if unknown or not isinstance(arguments, dict):
+            what = unknown[0] if unknown else "arguments"
+            raise HttpError(400, f"The request has a wrong field: {what}.")
+        if not all(isinstance(flag, bool) for flag in flags):
+            raise HttpError(400, "dry_run and preview are true or false.")
+        dry_run, preview = flags
+        if name.startswith(SUPERVISED):
+            found = await self._supervised(name.removeprefix(SUPERVISED), arguments, preview)
+        else:
+            found = await self._command(name, arguments, dry_run, preview)
+        return JSONResponse(found, headers=_NO_STORE)
+
+    async def _supervised(
+        self, verb: str, arguments: Mapping[str, Any], preview: bool
+    ) -> dict[str, Any]:
+        if self._link is None or verb not in self._link.greeting.supervised:
+            raise HttpError(404, f"The page cannot {verb} brokers: no supervisor offers it.")
+        try:
+            broker = int(arguments.get("broker", ""))
+        except (TypeError, ValueError):
+            raise HttpError(400, "The field broker needs the id of a broker.") from None
+        if broker not in self._link.greeting.brokers:
+            raise HttpError(404, f"The supervisor has no broker {broker}.")
+        shown = {"command": self._link.greeting.command(verb, broker)}
+        if preview:
+            return shown
+        try:
+            await self._link.act(verb, broker)
+        except SupervisorError as error:
+            return {**shown, "status": 1, "output": "", "errors": str(error)}
+        return {**shown, "status": 0, "output": "", "errors": ""}
+
+    async def _command(
+        self, name: str, arguments: Mapping[str, Any], dry_run: bool, preview: bool
+    ) -> dict[str, Any]:
+        context = self._context
+        try:
+            found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
+        except ActError as error:
+            if preview and name in ACTS:
+                return {"command": "", "problem": f"{error}."}
+            raise HttpError(400 if name in ACTS else 404, f"{error}.") from None
+        shown = {"command": shown_command(found)}
+        if preview:
+            return shown
+        async with self._slots:
+            finished = await run_command(found, ACTS[name].timeout_s)
+        return {**shown, **_result(name, finished, dry_run)}
+
+
+def _result(name: str, finished: Finished, dry_run: bool) -> dict[str, Any]:
+    result = {
+        "status": finished.status,
+        "output": parsed_output(finished.output, lines=name == "consume"),
+        "errors": finished.errors,
+    }
+    if dry_run and PROPOSAL in finished.output:
+        result["fill"] = {"plan": finished.output.partition(PROPOSAL)[2].strip()}
+    return result

@@ -1,0 +1,175 @@
+"""The routes of the page as an ASGI application: files, snapshot, stream, and those of EXTRAS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from minikafka.kernel.errors import KafkaError
+from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard.acting import acts_api
+from minikafka.page.dashboard.context import PageContext
+from minikafka.page.dashboard.errors import HttpError
+from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
+from minikafka.page.dashboard.messages import json_text
+
+STATIC: Final = Path(__file__).parent / "static"
+BAD_GATEWAY: Final = 502
+
+# Each returns the routes of a subject.
+EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
+    acts_api.routes,
+    cluster_api.routes,
+    records_api.routes,
+)
+
+
+def page_app(context: PageContext) -> Starlette:
+    """Return the application. The guard checks every request before its route runs."""
+    routes: list[BaseRoute] = [
+        Route("/", index_page(context.guard)),
+        Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
+        Route("/api/snapshot", _snapshot(context)),
+        Route("/api/stream", _stream(context)),
+    ]
+    if context.options.recording is not None:
+        routes.append(Route("/api/recording", _recording(context.options.recording)))
+    for extra in EXTRAS:
+        routes += extra(context)
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(GuardMiddleware, guard=context.guard)],
+        exception_handlers={
+            HttpError: http_error,
+            KafkaError: _gateway_error,
+            OSError: _gateway_error,
+        },
+    )
+
+
+class GuardMiddleware:
+    """Refuses requests as ``Guard`` says, and adds its headers to every response."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                named = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(
+                        (name.lower().encode(), value.encode())
+                        for name, value in HEADERS.items()
+                        if name.lower().encode() not in named
+                    ),
+                ]
+            await send(message)
+
+        refusal = self._guard.refusal(asked(Request(scope), self._guard.cookie))
+        if refusal is not None:
+            response = JSONResponse({"error": refusal}, FORBIDDEN)
+            await response(scope, receive, send_with_headers)
+        else:
+            await self._app(scope, receive, send_with_headers)
+
+
+def asked(request: Request, cookie: str) -> Asked:
+    headers = request.headers
+    token = headers.get(TOKEN_HEADER) or request.cookies.get(cookie)
+    host, origin = headers.get("host", ""), headers.get("origin")
+    # Not the path of ``request.url``, of which the Host header is a part.
+    path, site = request.scope["path"], headers.get("sec-fetch-site")
+    return Asked(request.method, path, host, origin, token, site)
+
+
+def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Response]:
+    def page(request: Request) -> Response:
+        """Serve the page. With the token in the address, keep it in a cookie, which scripts cannot
+        read, and serve the page without it."""
+        token = request.query_params.get("token")
+        if token is None:
+            if not (STATIC / name).is_file():
+                raise HttpError(404, "The files of the page are not installed.")
+            return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
+        response = RedirectResponse("/", status_code=303)
+        if guard.is_token(token):
+            response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
+        return response
+
+    return page
+
+
+def _snapshot(context: PageContext) -> Callable[[Request], object]:
+    async def snapshot(request: Request) -> Response:
+        messages = await context.broadcast.snapshot()
+        return Response(json_text(messages), media_type="application/json", headers=_NO_STORE)
+
+    return snapshot
+
+
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+
+
+def _stream(context: PageContext) -> Callable[[Request], object]:
+    async def stream(request: Request) -> Response:
+        # A script that opens a stream again cannot set the header.
+        last_id = request.headers.get("last-event-id") or request.query_params.get("last_event_id")
+        return EventStream(context.broadcast.stream(last_id))
+
+    return stream
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events. The generator is closed when the reader has gone."""
+
+    def __init__(self, events: AsyncGenerator[str]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
+def _recording(file: str) -> Callable[[Request], Response]:
+    def recording(request: Request) -> Response:
+        if not os.path.isfile(file):
+            raise HttpError(404, f"The recording {file} is not there any more.")
+        return FileResponse(file, media_type="application/x-ndjson", headers=_NO_STORE)
+
+    return recording
+
+
+def http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpError)
+    return JSONResponse({"error": error.sentence}, error.status)
+
+
+def _gateway_error(request: Request, error: Exception) -> Response:
+    """Respond for a cluster that failed to do what the request needs."""
+    return JSONResponse({"error": f"The cluster did not do it: {error}"}, BAD_GATEWAY)

@@ -1,0 +1,81 @@
+"""What the routes of the page have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from minikafka.client.admin.admin import Admin
+from minikafka.client.config import ClientConfig
+from minikafka.kernel.ports import World
+from minikafka.page.dashboard.broadcast import Broadcast
+from minikafka.page.dashboard.follow import Follow
+from minikafka.page.dashboard.guards import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """How the page was started. ``bootstrap`` is empty if a recording is shown."""
+
+    bootstrap: str = ""
+    command_config: str | None = None  # a .properties file, for the command lines of acts
+    read_only: bool = False
+    supervisor_fd: int | None = None
+    recording: str | None = None  # a file to show instead of a cluster
+    record: str | None = None  # a file to write all messages to
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCluster:
+    """The cluster that is shown. ``admin`` is started, and shared by the routes."""
+
+    client: ClientConfig
+    admin: Admin
+    follow: Follow
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """``tasks`` lives as long as the server. ``cluster`` is None if a recording is shown."""
+
+    world: World
+    options: PageOptions
+    guard: Guard
+    broadcast: Broadcast
+    tasks: asyncio.TaskGroup
+    stop: Callable[[], None]  # ends the server
+    cluster: ShownCluster | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.options.bootstrap
+
+    @property
+    def command_config(self) -> str | None:
+        return self.options.command_config
+
+    @property
+    def read_only(self) -> bool:
+        return self.options.read_only
+
+    @property
+    def token(self) -> str:
+        return self.guard.token
+
+    @property
+    def supervisor_fd(self) -> int | None:
+        return self.options.supervisor_fd
+
+    @property
+    def client(self) -> ClientConfig | None:
+        return None if self.cluster is None else self.cluster.client
+
+    @property
+    def admin(self) -> Admin | None:
+        return None if self.cluster is None else self.cluster.admin
+
+    def watch(self, topic: str) -> None:
+        """Show this topic for a while, whatever its name."""
+        if self.cluster is not None:
+            self.cluster.follow.watch(topic)

@@ -1,0 +1,163 @@
+"""Calls of tools: each one runs its verb, and its output becomes a reply of bounded size."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from minikafka.kernel.errors import KafkaError
+from minikafka.page.dashboard.acting.act_fields import ActError
+from minikafka.page.dashboard.acting.acts import Act, command, shown_command
+from minikafka.page.dashboard.acting.running import Finished, run_command
+from minikafka.page.dashboard.tooling.bounded_json import fitted, size, to_json
+from minikafka.page.dashboard.tooling.tools import DRY_RUN, Tool, refusal
+
+AT_ONCE: Final = 4  # verbs that run at the same time; others wait
+MOST_OUTPUT: Final = 16 * 1024 * 1024  # bytes that one verb may print
+MAX_MESSAGES: Final = 4000  # characters of what a verb prints besides its output
+PATIENCE_S: Final = 1.0  # a verb that takes longer makes us check whether the cluster responds
+NOTE: Final = 300  # characters that the sentence on what was cut may take
+_LINES: Final = frozenset({"consume"})  # verbs that print one JSON object a line
+# What the verbs print on standard error while all is well.
+_NOISE: Final = ("Processed a total of", "; trying on", "the output was cut after")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The text of a reply; ``failed`` if it is the reason why there is no result."""
+
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalls:
+    """Runs the tools against one cluster.
+
+    ``reach`` returns if the cluster responds, and otherwise raises within seconds; the verbs
+    themselves try for half a minute. ``most`` bounds the characters of a reply.
+    """
+
+    tools: Mapping[str, Tool]
+    bootstrap: str
+    command_config: str | None
+    reach: Callable[[], Awaitable[object]]
+    most: int
+    patience_s: float = PATIENCE_S
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
+        """Run one tool. Errors that the user or the model can mend are replies, not exceptions."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return Reply(refusal(name), failed=True)
+        given = dict(arguments)
+        dry_run = given.pop(DRY_RUN, False)
+        try:
+            if not isinstance(dry_run, bool):
+                raise ActError(f"{DRY_RUN}: true or false is needed")
+            wanted = command(tool.act.name, given, self.bootstrap, self.command_config, dry_run)
+        except ActError as error:
+            return Reply(f"{name}: {error}", failed=True)
+        async with self.slots:
+            running = asyncio.create_task(run_command(wanted, tool.act.timeout_s, MOST_OUTPUT))
+            try:
+                unreachable = await self._unreachable(running)
+                if unreachable:
+                    return Reply(_with_doubt(unreachable, tool.act, dry_run), failed=True)
+                finished = await running
+            except OSError as error:
+                return Reply(f"{name}: the command cannot run: {error}", failed=True)
+            finally:
+                running.cancel()  # ends its process, too
+        if finished.status is None and not finished.cut:
+            late = f"{name} took longer than {tool.act.timeout_s} s and was ended"
+            return Reply(_with_doubt(late, tool.act, dry_run), failed=True)
+        return reply(tool.act, shown_command(wanted), finished, self.most)
+
+    async def _unreachable(self, running: asyncio.Task[Finished]) -> str:
+        """Return why the cluster cannot be reached; an empty text if it can, or if the verb ends
+        before that is known."""
+        reaching = asyncio.ensure_future(self._check(running))
+        try:
+            await asyncio.wait({running, reaching}, return_when=asyncio.FIRST_COMPLETED)
+            return reaching.result() if reaching.done() and not running.done() else ""
+        finally:
+            reaching.cancel()
+
+    async def _check(self, running: asyncio.Task[Finished]) -> str:
+        await asyncio.wait({running}, timeout=self.patience_s)
+        try:
+            await self.reach()
+        except (KafkaError, OSError, TimeoutError) as error:
+            return f"the cluster at {self.bootstrap} does not respond: {error or 'no response'}"
+        return ""
+
+
+def _with_doubt(reason: str, act: Act, dry_run: bool) -> str:
+    if act.changes and not dry_run:
+        return f"{reason}; it is not known whether the change was made"
+    return reason
+
+
+def reply(act: Act, shown: str, finished: Finished, most: int) -> Reply:
+    """Return the reply for what a verb has printed: JSON with the command and its output."""
+    output = finished.output
+    messages = "\n".join(
+        line for line in finished.errors.splitlines() if not any(each in line for each in _NOISE)
+    )[-MAX_MESSAGES:]
+    failed = finished.status != 0 and not finished.cut
+    if failed and not output.strip():
+        reason = messages.strip().splitlines()[-1:] or ["no reason was given"]
+        return Reply(f"{reason[0].removeprefix('minikafka: ')} (command: {shown})"[:most], True)
+    facts: dict[str, Any] = {"command": fitted(shown, most // 4)[0]}
+    if messages.strip():
+        facts["messages"] = fitted(messages.strip(), most // 4)[0]
+    value = _value(act, output)
+    room = max(most - size(facts) - NOTE, 100)
+    facts["output"], cut = fitted(value, room)
+    if finished.cut:
+        cut = f"the verb was ended after {MOST_OUTPUT:,} bytes; {cut}"
+    if cut:
+        facts["cut"] = f"{cut}; narrower arguments show the rest"
+    return Reply(to_json(facts), failed)
+
+
+def _value(act: Act, output: str) -> Any:
+    if not act.json:
+        return with_json_lines(output)
+    if not output.strip() and act.changes:
+        return ""
+    return parsed(output, act.name in _LINES)
+
+
+def with_json_lines(output: str) -> Any:
+    """Return text as it is; or, if some of its lines are JSON objects, its lines with those."""
+    lines: list[Any] = []
+    for line in filter(str.strip, output.splitlines()):
+        try:
+            lines.append(json.loads(line) if line.startswith("{") else line)
+        except ValueError:
+            lines.append(line)
+    return lines if any(not isinstance(line, str) for line in lines) else output
+
+
+def parsed(output: str, lines: bool) -> Any:
+    """Return the JSON that a verb printed: one document, or a list of one a ``lines``. What is not
+    JSON is returned as text; a last line that was cut off is left out."""
+    if not lines:
+        try:
+            return json.loads(output) if output.strip() else []
+        except ValueError:
+            return output
+    values = []
+    rows = output.splitlines(keepends=True)
+    for row in rows:
+        try:
+            values.append(json.loads(row))
+        except ValueError:
+            return values if not row.endswith("\n") else output
+    return values

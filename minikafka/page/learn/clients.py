@@ -1,0 +1,302 @@
+"""The clients that a reader of a playback starts: producers, consumers, transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, cast
+
+from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
+from minikafka.client.connections import Connections
+from minikafka.client.producer.sender import RecordMetadata
+from minikafka.core.client.errors import FATAL_TO_PRODUCER
+from minikafka.core.client.producer.produce_call import ProduceCall, produce
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errno_names import with_errno_names
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.builder import build_batch
+from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
+
+# Called with the place of a record that the cluster has acknowledged, when the client learns of it.
+Acknowledged: TypeAlias = Callable[[TopicPartition, int], None]
+
+POLL_MS = 200
+MAX_SHOWN_VALUES = 40
+FETCH_GRACE_MS = 50  # for the way of the response
+ACKS: Mapping[str, int] = {"all": -1, "1": 1, "0": 0}
+ANY_PARTITION = -1
+BOOTSTRAP_SERVER = -1  # the node id of the first one
+
+
+def reason(error: BaseException | None) -> str:
+    """Return the text of an error, or of the first one in a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return "" if error is None else with_errno_names(str(error) or type(error).__name__)
+
+
+def _value(given: Mapping[str, Any], number: int) -> bytes:
+    return f"{given['value']}{number}".encode()
+
+
+def _note_sent(
+    cluster: SimCluster, name: str, outcomes: Sequence[object], **facts: object
+) -> BaseException | None:
+    """Add an event with the number of records that were acknowledged; return the first error."""
+    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    error = {"error": reason(failed[0])} if failed else {}
+    cluster.note(name, **facts, records=len(outcomes) - len(failed), **error)
+    return failed[0] if failed else None
+
+
+async def send(cluster: SimCluster, given: Mapping[str, Any], acknowledged: Acknowledged) -> None:
+    """Send numbered records to the leaders that the brokers name, and note how many were
+    acknowledged. ``acknowledged`` is called with each that is."""
+
+    def settle(promise: asyncio.Future[RecordMetadata]) -> None:
+        if not promise.cancelled() and promise.exception() is None:
+            topic, number, offset, _ = promise.result()
+            if offset >= 0:
+                acknowledged(TopicPartition(topic, number), offset)
+
+    world, key = cluster.client_host.world, given["key"].encode() or None
+    config = ProducerConfig(acks=ACKS[given["acks"]])
+    partition = None if given["partition"] == ANY_PARTITION else given["partition"]
+    promises = []
+    async with Producer(world, cluster.client_config, config) as producer:
+        for number in range(given["records"]):
+            value = _value(given, number)
+            promise = await producer.send(given["topic"], value, key, partition=partition)
+            promise.add_done_callback(settle)
+            promises.append(promise)
+            if given["every_ms"]:
+                await world.clock.sleep(given["every_ms"])
+        await producer.flush()
+        outcomes = await asyncio.gather(*promises, return_exceptions=True)
+        _note_sent(cluster, "produced", outcomes, topic=given["topic"])
+
+
+async def send_to_broker(
+    cluster: SimCluster, given: Mapping[str, Any], acknowledged: Acknowledged
+) -> None:
+    """Send numbered records to one broker, without metadata and retries: as a
+    client does whose metadata are old. ``acknowledged`` is called with each that is."""
+    world, broker = cluster.client_host.world, given["to"]
+    config = replace(cluster.client_config, bootstrap_servers=f"{host_name(broker)}:{PORT}")
+    connections = Connections(world, config)
+    partition = TopicPartition(given["topic"], max(0, given["partition"]))
+    acks, key = ACKS[given["acks"]], given["key"].encode() or None
+    outcomes: list[object] = []
+    try:
+        for number in range(given["records"]):
+            record = (world.clock.wall_ms(), key, _value(given, number), ())
+            batch = build_batch([record])
+            call = produce([(partition, batch)], acks, config.request_timeout_ms)
+            outcome = await _outcome(connections, call, acks, partition)
+            outcomes.append(outcome)
+            if isinstance(outcome, int):
+                acknowledged(partition, outcome)
+            if given["every_ms"]:
+                await world.clock.sleep(given["every_ms"])
+    finally:
+        connections.close()
+    _note_sent(cluster, "produced", outcomes, topic=given["topic"], to=broker)
+
+
+async def _outcome(
+    connections: Connections, call: ProduceCall, acks: int, partition: TopicPartition
+) -> KafkaError | int | None:
+    """Send one record; return its offset, None without a response, or the error."""
+    try:
+        if not acks:
+            await connections.send(BOOTSTRAP_SERVER, call.request)
+            return None
+        response = await connections.request(BOOTSTRAP_SERVER, call.request)
+        row = call.read(response)[partition]
+    except KafkaError as error:
+        return error
+    code = ErrorCode(row.error_code)
+    return row.base_offset if code is ErrorCode.NONE else KafkaError(code, str(partition))
+
+
+async def read(cluster: SimCluster, given: Mapping[str, Any]) -> None:
+    """Read a topic from its beginning to its present end, and note what was there."""
+    config = ConsumerConfig(
+        auto_offset_reset="earliest", isolation_level=_isolation(given["isolation"])
+    )
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        await consumer.assign_topics(given["topic"])
+        records = [record async for record in consumer.read_to()]
+    _note_read(cluster, given, records)
+
+
+async def fetch(cluster: SimCluster, given: Mapping[str, Any]) -> None:
+    """Fetch from one partition until there are enough bytes, or the wait is over, and note what
+    was there."""
+    config = ConsumerConfig(
+        auto_offset_reset="earliest",
+        isolation_level=_isolation(given["isolation"]),
+        fetch_min_bytes=given["min_bytes"],
+        fetch_max_wait_ms=given["max_wait_ms"],
+    )
+    partition = TopicPartition(given["topic"], given["partition"])
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, given["offset"])
+        records = await consumer.poll(given["max_wait_ms"] + FETCH_GRACE_MS)
+    _note_read(cluster, given, records)
+
+
+def _isolation(name: str) -> Literal["read_uncommitted", "read_committed"]:
+    return cast(Literal["read_uncommitted", "read_committed"], name)
+
+
+def _note_read(
+    cluster: SimCluster, given: Mapping[str, Any], records: Sequence[ConsumerRecord]
+) -> None:
+    values = [(record.value or b"").decode(errors="replace") for record in records]
+    shown = " ".join(values[:MAX_SHOWN_VALUES])
+    more = " ..." if len(values) > MAX_SHOWN_VALUES else ""
+    facts = {name: given[name] for name in ("topic", "isolation")}
+    cluster.note("read", **facts, records=len(values), values=shown + more)
+
+
+class PlayedProducer:
+    """A producer with a transactional id, started by ``live``. It lives until it ``has_failed``,
+    vanishes or the simulation ends. The others are called one after the other, and raise
+    KafkaError."""
+
+    def __init__(
+        self, cluster: SimCluster, transactional_id: str, instance: int, timeout_ms: int
+    ) -> None:
+        self.in_transaction = False
+        self.has_failed = False
+        self._cluster = cluster
+        self._name = {"transactional_id": transactional_id, "instance": instance}
+        config = ProducerConfig(
+            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
+        self._producer = Producer(cluster.client_host.world, cluster.client_config, config)
+        self._turn = asyncio.Lock()
+        self._initialized = False
+        self._end = asyncio.Event()
+        self._living: asyncio.Task[None] | None = None
+
+    async def live(self) -> None:
+        """Start the producer, in a task for itself, and return when that has begun."""
+        started = asyncio.Event()
+        self._living = self._cluster.client_host.spawn(self._run(started))
+        await started.wait()
+
+    async def _run(self, started: asyncio.Event) -> None:
+        async with self._producer:
+            started.set()
+            await self._end.wait()
+
+    async def begin(self) -> None:
+        """Begin a transaction. The first time, get the producer id, which fences other instances
+        that have the transactional id."""
+        async with self._working():
+            if not self._initialized:
+                await self._producer.init_transactions()
+                self._initialized = True
+            self._producer.begin_transaction()
+            self.in_transaction = True
+            self._cluster.note("transaction_begun", **self._name)
+
+    async def send(self, given: Mapping[str, Any]) -> None:
+        """Send numbered records, and note how many were acknowledged."""
+        async with self._working():
+            promises = [
+                await self._producer.send(given["topic"], _value(given, number))
+                for number in range(given["records"])
+            ]
+            outcomes = await asyncio.gather(*promises, return_exceptions=True)
+            facts = self._name | {"topic": given["topic"]}
+            error = _note_sent(self._cluster, "sent_in_transaction", outcomes, **facts)
+            if error is not None:
+                raise error
+
+    async def commit(self) -> None:
+        async with self._working():
+            await self._producer.commit_transaction()
+            self.in_transaction = False
+            self._cluster.note("transaction_committed", **self._name)
+
+    async def abort(self) -> None:
+        async with self._working():
+            await self._producer.abort_transaction()
+            self.in_transaction = False
+            self._cluster.note("transaction_aborted", **self._name)
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        """Wait for earlier work. A producer that was fenced, or got no producer id, ends."""
+        async with self._turn:
+            try:
+                yield
+            except KafkaError as error:
+                self.has_failed = error.code in FATAL_TO_PRODUCER or not self._initialized
+                if self.has_failed:
+                    self.in_transaction = False
+                    self._end.set()
+                raise
+
+    def vanish(self) -> None:
+        """End as if killed: only its time-out, or a new instance, ends an open transaction."""
+        assert self._living is not None
+        self.has_failed, self.in_transaction = True, False
+        self._producer.session.connections.close()
+        self._living.cancel()
+
+
+class PlayedMember:
+    """A consumer of a group that reads until it is stopped or vanishes."""
+
+    def __init__(self, cluster: SimCluster, group: str, name: str) -> None:
+        self.stopping = False
+        self._cluster = cluster
+        self._group = group
+        self._name = name
+        self._consumer: Consumer | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def read(self, topic: str, session_ms: int, assignor: str) -> None:
+        config = ConsumerConfig(
+            group_id=self._group,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=(assignor,),
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=session_ms // 3,
+        )
+        world = self._cluster.client_host.world
+        named = replace(self._cluster.client_config, client_id=self._name)  # begins the member id
+        self._consumer = Consumer(world, named, config)
+        self._consumer.subscribe([topic])
+        self._reading = asyncio.ensure_future(self._poll(self._consumer))
+        self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
+        await asyncio.wait([self._reading])
+        if not self._reading.cancelled():
+            self._reading.result()
+
+    def vanish(self) -> None:
+        """End as if killed: the group gets no LeaveGroup request."""
+        assert self._consumer is not None
+        assert self._reading is not None
+        self._consumer.session.connections.close()
+        self._reading.cancel()
+
+    async def _poll(self, consumer: Consumer) -> None:
+        async with consumer:
+            while not self.stopping:
+                records = await consumer.poll(POLL_MS)
+                if records:
+                    facts = {"group": self._group, "member": self._name, "records": len(records)}
+                    self._cluster.note("consumed", **facts)
+
+
+def _retrieve(ended: asyncio.Task[None]) -> None:
+    if not ended.cancelled():
+        ended.exception()

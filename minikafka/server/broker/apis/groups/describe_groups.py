@@ -1,0 +1,80 @@
+"""DescribeGroups (key 15): state, members and assignments of groups."""
+
+from __future__ import annotations
+
+from minikafka.core.security.acls import AclOperation, AclResourceType
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from minikafka.server.broker.apis.api import Api
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.authorized_operations import GROUP_OPERATIONS
+from minikafka.server.broker.apis.guards import Serve, around
+from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.ports import GroupCoordination
+from minikafka.server.broker.quotas import Quota
+
+
+class DescribeGroupsHandler:
+    """Serves DescribeGroups (an ``ImmediateHandler``).
+
+    An unknown group is described as Dead."""
+
+    def __init__(self, groups: GroupCoordination) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, context: RequestContext, request: DescribeGroupsRequest, reply: Reply
+    ) -> None:
+        groups = [self._groups.describe(group_id) for group_id in request.groups]
+        if request.include_authorized_operations:
+            for group in groups:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        reply(DescribeGroupsResponse(groups=groups))
+
+
+async def _filter_description(
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeGroupsRequest,
+    serve: Serve,
+) -> DescribeGroupsResponse:
+    names = request.groups
+    allowed = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
+    )
+    refused = [
+        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, name)
+        for name in names
+        if name not in allowed
+    ]
+    request.groups = [name for name in names if name in allowed]
+    with_operations, request.include_authorized_operations = (
+        request.include_authorized_operations,
+        False,
+    )
+    response: DescribeGroupsResponse = await serve(request)
+    if with_operations:
+        described = [group for group in response.groups if group.error_code == ErrorCode.NONE]
+        fields = await authorization.operations(
+            context, AclResourceType.GROUP, [g.group_id for g in described]
+        )
+        for group in described:
+            group.authorized_operations = fields[group.group_id]
+    response.groups = refused + response.groups
+    return response
+
+
+DESCRIBE_GROUPS = Api(
+    key=ApiKey.DESCRIBE_GROUPS,
+    handler=lambda broker: DescribeGroupsHandler(broker.groups),
+    task=False,
+    authorization=around(_filter_description),
+    quota=Quota.REQUESTS,
+    changes_state=False,
+)

@@ -1,0 +1,271 @@
+"""OffsetFetch (key 9): the committed positions of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
+from minikafka.core.group.records import CommittedOffset
+from minikafka.core.security.acls import AclOperation, AclResourceType
+from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from minikafka.server.broker.apis.api import Api
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.authorized_rows import TopicRows, split
+from minikafka.server.broker.apis.guards import Serve, around
+from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.metadata.cache import MetadataCache
+from minikafka.server.broker.ports import GroupCoordination
+from minikafka.server.broker.quotas import Quota
+from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
+
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_MANY_GROUPS = 8
+
+
+class OffsetFetchHandler:
+    """Serves OffsetFetch (an ``ImmediateHandler``).
+
+    Version 0 reads the offsets from ZooKeeper.
+
+    The response of version 1 has no error code for the group: each requested partition has it.
+    (Kafka 3.9 responds without any partitions.)
+    """
+
+    def __init__(
+        self, groups: GroupCoordination, zookeeper: ZookeeperOffsets, cluster: MetadataCache
+    ) -> None:
+        self._groups = groups
+        self._zookeeper = zookeeper
+        self._cluster = cluster
+
+    def __call__(self, context: RequestContext, request: OffsetFetchRequest, reply: Reply) -> None:
+        if context.version == 0:
+            self._from_zookeeper(request, reply)
+        elif context.version >= FIRST_VERSION_WITH_MANY_GROUPS:
+            stable = request.require_stable
+            groups = [self._group(g.group_id, g.topics, stable) for g in request.groups]
+            reply(OffsetFetchResponse(groups=groups))
+        else:
+            reply(self._of_one_group(context.version, request))
+
+    def _group(
+        self,
+        group_id: str,
+        topics: Sequence[OffsetFetchRequestTopics] | None,
+        require_stable: bool,
+    ) -> OffsetFetchResponseGroup:
+        try:
+            found = self._fetch(group_id, topics, require_stable)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id, error_code=error.code)
+        rows = (
+            (
+                topic,
+                OffsetFetchResponsePartitions(
+                    index,
+                    committed.offset,
+                    committed.leader_epoch,
+                    committed.metadata,
+                    error_code,
+                ),
+            )
+            for (topic, index), committed, error_code in found
+        )
+        by_topic = [OffsetFetchResponseTopics(*of_topic) for of_topic in grouped(rows).items()]
+        return OffsetFetchResponseGroup(group_id, by_topic)
+
+    def _of_one_group(self, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        try:
+            found = self._fetch(request.group_id, request.topics, request.require_stable)
+        except KafkaError as error:
+            if version >= FIRST_VERSION_WITH_ERROR:
+                return OffsetFetchResponse(error_code=error.code)
+            requested = _requested(request.topics or ())
+            found = [FetchedOffset(tp, NOTHING_COMMITTED, error.code) for tp in requested]
+        return _fetch_response(found)
+
+    def _fetch(
+        self,
+        group_id: str,
+        topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+        require_stable: bool,
+    ) -> list[FetchedOffset]:
+        """Return the response for one group. ``topics`` None requests all committed offsets."""
+        if topics is None:
+            return self._groups.fetch_all(group_id, require_stable)
+        return self._groups.fetch(group_id, _requested(topics), require_stable)
+
+    def _from_zookeeper(self, request: OffsetFetchRequest, reply: Reply) -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        requested = _requested(request.topics or ())
+        known = [tp for tp in requested if self._cluster.contains(tp)]
+
+        def respond(found: Mapping[TopicPartition, int | ErrorCode | None]) -> None:
+            offsets: list[FetchedOffset] = []
+            for topic_partition in requested:
+                value = found.get(topic_partition)
+                if value is None or isinstance(value, ErrorCode):
+                    error = unknown if value is None else value
+                    offsets.append(FetchedOffset(topic_partition, NOTHING_COMMITTED, error))
+                else:
+                    offsets.append(FetchedOffset(topic_partition, CommittedOffset(value)))
+            reply(_fetch_response(offsets))
+
+        self._zookeeper.fetch(request.group_id, known, respond)
+
+
+def _requested(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
+) -> list[TopicPartition]:
+    """Return the partitions in the order of the request. As in Kafka, a partition that it names
+    twice has one row in the response."""
+    named = (
+        TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
+    )
+    return list(dict.fromkeys(named))
+
+
+def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
+    rows = (
+        (
+            topic,
+            OffsetFetchResponsePartition(
+                index, committed.offset, committed.leader_epoch, committed.metadata, error
+            ),
+        )
+        for (topic, index), committed, error in found
+    )
+    topics = [OffsetFetchResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+    return OffsetFetchResponse(topics=topics)
+
+
+_FETCH = TopicRows(
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    lambda index, error: OffsetFetchResponsePartition(index, -1, error_code=error),
+    partitions="partition_indexes",
+)
+_FETCH_OF_GROUP = TopicRows(
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+    lambda index, error: OffsetFetchResponsePartitions(index, -1, error_code=error),
+    partitions="partition_indexes",
+)
+
+
+async def _filter_fetched_offsets(
+    authorization: Authorization,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    serve: Serve,
+) -> OffsetFetchResponse:
+    """DESCRIBE is needed on the groups, and on the topics. Topics of a request for all offsets are
+    left out if they are not allowed."""
+    if context.version >= FIRST_VERSION_WITH_MANY_GROUPS:
+        return await _filter_groups(authorization, context, request, serve)
+    if not authorization.is_allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_id
+    ):
+        if context.version == 0:
+            response: OffsetFetchResponse = await _FETCH.refuse_all(
+                request, ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
+            return response
+        # Version 1 has no field for the error: as in Kafka it gets an empty response.
+        error = (
+            ErrorCode.GROUP_AUTHORIZATION_FAILED
+            if context.version >= FIRST_VERSION_WITH_ERROR
+            else ErrorCode.NONE
+        )
+        return OffsetFetchResponse(error_code=error)
+    refused = await _take_refused_topics(authorization, context, request)
+    is_all = request.topics is None
+    response = await serve(request)
+    if response.error_code == ErrorCode.NONE:
+        rows = await _FETCH.refused(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        response.topics = response.topics + rows
+        if is_all:
+            await _leave_out(authorization, context, response)
+    return response
+
+
+async def _filter_groups(
+    authorization: Authorization,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    serve: Serve,
+) -> OffsetFetchResponse:
+    groups = request.groups
+    names = [group.group_id for group in groups]
+    allowed = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
+    )
+    request.groups = [group for group in groups if group.group_id in allowed]
+    refused = [
+        await _take_refused_topics(authorization, context, group) for group in request.groups
+    ]
+    is_all = [group.topics is None for group in request.groups]
+    response: OffsetFetchResponse = await serve(request)
+    for group, topics, leaves_out in zip(response.groups, refused, is_all, strict=True):
+        if group.error_code == ErrorCode.NONE:
+            rows = await _FETCH_OF_GROUP.refused(topics, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            group.topics = group.topics + rows
+            if leaves_out:
+                await _leave_out(authorization, context, group)
+    served = iter(response.groups)
+    response.groups = [
+        next(served)
+        if name in allowed
+        else OffsetFetchResponseGroup(name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for name in names
+    ]
+    return response
+
+
+async def _take_refused_topics(
+    authorization: Authorization, context: RequestContext, asked: Any
+) -> list[Any]:
+    """Remove the topics that are not allowed from a request or a group of it, and return them."""
+    if asked.topics is None:
+        return []
+    names = [topic.name for topic in asked.topics]
+    allowed = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names
+    )
+    asked.topics, refused = await split(asked.topics, "name", allowed)
+    return refused
+
+
+async def _leave_out(authorization: Authorization, context: RequestContext, found: Any) -> None:
+    """Remove the topics that are not allowed from a response or a group of it."""
+    names = [topic.name for topic in found.topics]
+    allowed = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names
+    )
+    found.topics, _ = await split(found.topics, "name", allowed)
+
+
+OFFSET_FETCH = Api(
+    key=ApiKey.OFFSET_FETCH,
+    handler=lambda broker: OffsetFetchHandler(
+        broker.groups, broker.zookeeper_offsets, broker.cache
+    ),
+    task=False,
+    authorization=around(_filter_fetched_offsets),
+    quota=Quota.REQUESTS,
+    changes_state=False,
+)

@@ -1,0 +1,72 @@
+"""The finalized features of the cluster, as this broker last read them from ``/feature``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, SessionExpired, WatchEvent
+from minikafka.server.zookeeper.store import MalformedZnode, ZkStore
+
+UNKNOWN_EPOCH: Final = -1
+RETRY_MS: Final = 1_000
+
+
+class FinalizedFeatures:
+    """Reads ``/feature`` at the start, after each change and in each new ZooKeeper session (Kafka's
+    ``FinalizedFeatureChangeListener``).
+
+    ``epoch`` is the version of the znode; -1 if it is missing, disabled or malformed."""
+
+    def __init__(self, store: Callable[[], ZkStore], clock: Clock, broker_id: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._log = event_log("features", broker=broker_id)
+        self.epoch = UNKNOWN_EPOCH
+        self.levels: Mapping[str, int] = {}
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._changed.set()
+        self._task = tasks.create_task(self._follow(), name="feature-zk-node-event-process-thread")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def on_new_session(self, _: object) -> None:
+        """Read the znode again: the watch ended with the old session."""
+        self._changed.set()
+
+    def _fired(self, _: WatchEvent) -> None:
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._read()
+            except SessionExpired:
+                continue  # ``on_new_session`` follows
+            except NoAuth:
+                raise
+            except CoordinationError as error:
+                self._log.warning("features_read_failed", error=repr(error))
+                await self._clock.sleep(RETRY_MS)
+                self._changed.set()
+
+    async def _read(self) -> None:
+        try:
+            found = await self._store().finalized_features(self._fired)
+        except MalformedZnode as error:
+            self._log.error("features_malformed", error=str(error))
+            found = None
+        before = self.epoch
+        self.levels, self.epoch = found if found is not None else ({}, UNKNOWN_EPOCH)
+        if self.epoch != before:
+            self._log.info("features_read", epoch=self.epoch, features=dict(self.levels))

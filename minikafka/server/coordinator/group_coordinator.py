@@ -1,0 +1,327 @@
+"""The group coordinator: the group APIs, and the expiry of offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.description import FetchedOffset, described, fetched, listed
+from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.member import RespondJoin, RespondSync
+from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.responses import join_error, sync_error
+from minikafka.core.group.result import GroupAppendPurpose, GroupTimer, RespondOffsets
+from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.syncing import SyncFacts
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock
+from minikafka.kernel.slices import in_slices
+from minikafka.protocol.messages.describe_groups import DescribedGroup
+from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.server.coordinator.config import GroupCoordinatorConfig
+from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
+from minikafka.server.coordinator.ports import DelayedOperationPurgatory, InternalLog
+from minikafka.server.coordinator.runtime import CoordinatorRuntime, RuntimeConfig
+
+CLASSIC = "classic"  # the type of every group of this coordinator (KIP-848)
+
+
+class GroupCoordinator:
+    """The group coordinator of one broker, which the request handlers call.
+
+    ``respond`` arguments are called exactly once, now or later. Methods that return a response
+    raise KafkaError for an error of the whole request. An empty group id is valid only for
+    offsets and administration. Kafka: ``GroupCoordinator``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: InternalLog,
+        rebalances: DelayedOperationPurgatory,
+        heartbeats: DelayedOperationPurgatory,
+        config: GroupCoordinatorConfig,
+        partition_count: Callable[[], int],
+        events: EventLog,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._config = config
+        self._events = events
+        timers = GroupTimers(clock, rebalances, heartbeats)
+        self.runtime: CoordinatorRuntime[
+            GroupShard, GroupRecord, GroupAppendPurpose, GroupTimer
+        ] = CoordinatorRuntime(
+            clock,
+            log,
+            lambda: GroupShard(config.group),
+            timers.perform,
+            partition_count,
+            RuntimeConfig("groups", config.offsets_load_buffer_size, config.compression),
+            events,
+        )
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self.runtime.start(tasks)
+        self.runtime.start_task(self._expire_forever(), "delete-expired-group-metadata")
+
+    def close(self) -> None:
+        """Stop the runtime. Parked requests get no response: the broker closes their
+        connections."""
+        self.runtime.close()
+
+    # -- members
+
+    def join(self, group_id: str, facts: JoinFacts, respond: RespondJoin) -> None:
+        """Handle JoinGroup. ``respond`` is called when the joining phase is complete, or with an
+        error."""
+        limits = self._config.group
+        try:
+            context = self._require_named(group_id)
+        except KafkaError as error:
+            respond(join_error(error.code, facts.member_id))
+            return
+        shortest, longest = (
+            limits.group_min_session_timeout_ms,
+            limits.group_max_session_timeout_ms,
+        )
+        if not shortest <= facts.session_timeout_ms <= longest:
+            respond(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, facts.member_id))
+            return
+        context.run(context.shard.join(group_id, facts, respond, context.now_ms()))
+
+    def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> None:
+        """Handle SyncGroup. ``respond`` is called when the assignments are stored, or with an
+        error."""
+        try:
+            context = self._require_named(group_id)
+        except KafkaError as error:
+            # While loading: the rebalance was known to the previous coordinator only and has to
+            # begin again. Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            respond(sync_error(ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code))
+            return
+        context.run(context.shard.sync(group_id, facts, respond))
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Handle Heartbeat and return the error code.
+
+        While the groups are loading no session times out, so every heartbeat succeeds.
+        """
+        try:
+            context = self._require_named(group_id)
+        except KafkaError as error:
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if loading else error.code
+        return context.run(
+            context.shard.heartbeat(group_id, member_id, group_instance_id, generation_id)
+        )
+
+    def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
+        """Handle LeaveGroup and return the response row of each member."""
+        context = self._require_named(group_id)
+        return context.run(context.shard.leave(group_id, identities, context.now_ms()))
+
+    # -- offsets
+
+    def commit(self, group_id: str, facts: CommitFacts, respond: RespondOffsets) -> None:
+        """Handle OffsetCommit and TxnOffsetCommit. ``respond`` gets the error code of each
+        partition."""
+        try:
+            context = self.runtime.require(group_id)
+        except KafkaError as error:
+            respond(dict.fromkeys(facts.offsets, error.code))
+            return
+        context.run(context.shard.commit(group_id, facts, respond, context.now_ms()))
+
+    def transaction_ended(
+        self, producer_id: int, markers: Mapping[int, int], committed: bool
+    ) -> None:
+        """Apply the replicated markers of a transaction to the offsets committed in it.
+
+        ``markers`` maps partitions of ``__consumer_offsets`` to the log offsets of the markers.
+        A partition that is loading reads its marker from the log.
+        """
+        for partition, offset in markers.items():
+            context = self.runtime.active_in(partition)
+            if context is not None:
+                context.shard.replay_end_transaction_marker(producer_id, offset, committed)
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of ``__consumer_offsets`` that holds the group's offsets."""
+        return self.runtime.partition_for(group_id)
+
+    def fetch(
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
+    ) -> list[FetchedOffset]:
+        """Handle OffsetFetch for given partitions. Raises KafkaError."""
+        return fetched(self._require_group(group_id), topic_partitions, require_stable)
+
+    def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]:
+        """Handle OffsetFetch for all committed offsets of the group. Raises KafkaError."""
+        group = self._require_group(group_id)
+        return fetched(group, () if group is None else group.offsets, require_stable)
+
+    def delete_offsets(
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], respond: RespondOffsets
+    ) -> None:
+        """Handle OffsetDelete. Raises KafkaError for an error of the whole request."""
+        context = self._require_named(group_id)
+        group = context.shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        kept = {
+            topic_partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            for topic_partition in topic_partitions
+            if group.state is not GroupState.EMPTY
+            and group.may_be_subscribed_to(topic_partition.topic)
+        }
+        deleted = [tp for tp in topic_partitions if tp not in kept]
+
+        def respond_all(error: ErrorCode) -> None:
+            respond({**kept, **dict.fromkeys(deleted, error)})
+
+        context.run(context.shard.delete_offsets(group, deleted, respond_all))
+
+    # -- administration
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """Handle DescribeGroups for one group."""
+        try:
+            group = self._require_group(group_id)
+        except KafkaError as error:
+            return DescribedGroup(error.code, group_id)
+        return described(group_id, group)
+
+    def list_groups(
+        self, states: Iterable[str], types: Iterable[str]
+    ) -> tuple[ErrorCode, list[ListedGroup]]:
+        """Handle ListGroups for the groups that this broker coordinates.
+
+        The filters are case-insensitive; an empty one does not filter. While partitions are
+        loading, the groups loaded so far are returned with COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if self.runtime.is_closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        loading = self.runtime.is_loading
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        wanted_types = {name.lower() for name in types}
+        if wanted_types and CLASSIC not in wanted_types:
+            return error, []
+        wanted = {name.lower() for name in states}
+        return error, [
+            listed(group, CLASSIC)
+            for _, group in self.groups()
+            if not wanted or group.state.value.lower() in wanted
+        ]
+
+    def delete_groups(
+        self, group_ids: Iterable[str], respond: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None:
+        """Handle DeleteGroups. ``respond`` gets the error code of each group."""
+        wanted = list(dict.fromkeys(group_ids))
+        errors: dict[str, ErrorCode] = {}
+
+        def deleted(group_id: str, error: ErrorCode) -> None:
+            errors[group_id] = error
+            if len(errors) == len(wanted):
+                respond(errors)
+
+        if not wanted:
+            respond(errors)
+        for group_id in wanted:
+            self._delete_group(group_id, deleted)
+
+    def _delete_group(self, group_id: str, deleted: Callable[[str, ErrorCode], None]) -> None:
+        try:
+            context = self.runtime.require(group_id)
+        except KafkaError as error:
+            deleted(group_id, error.code)
+            return
+        group = context.shard.groups.get(group_id)
+        if group is None:
+            deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.state is not GroupState.EMPTY:
+            deleted(group_id, ErrorCode.NON_EMPTY_GROUP)
+        else:
+            context.run(context.shard.delete_group(group, lambda error: deleted(group_id, error)))
+
+    # -- deletion of offsets
+
+    async def _expire_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._config.offsets_retention_check_interval_ms)
+            await self.expire()
+
+    async def expire(self) -> None:
+        """Delete the expired offsets of every group."""
+
+        def expire(context: GroupContext, group: Group) -> int:
+            return context.run(context.shard.expire(group, context.now_ms()))
+
+        expired = await self._delete_in_slices(expire)
+        if expired:
+            self._events.info("offsets_expired", offsets=expired)
+
+    def partitions_deleted(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Start to delete the offsets of deleted partitions in every group.
+
+        Offsets committed from now on are kept: they belong to a new topic of the same name.
+        """
+        gone = dict.fromkeys(topic_partitions)
+        bounds = {
+            context.partition: self._log.bounds(context.partition)
+            for context in self.runtime.active()
+        }
+        ends = {partition: bound[1] for partition, bound in bounds.items() if bound is not None}
+
+        def forget(context: GroupContext, group: Group) -> int:
+            offsets, end = group.offsets, ends.get(context.partition, 0)
+            fewer = offsets if len(offsets) < len(gone) else gone
+            found = [tp for tp in fewer if tp in gone and offsets.is_older(tp, end)]
+            if not found:
+                return 0
+            return context.run(context.shard.delete_offsets(group, found, None))
+
+        if not self.runtime.is_closed:
+            self.runtime.start_task(self._delete_in_slices(forget), "forget-offsets")
+
+    async def _delete_in_slices(self, delete: Callable[[GroupContext, Group], int]) -> int:
+        """Call ``delete`` for each group; return the number of deleted offsets."""
+        deleted = 0
+        async for context, group in in_slices(self.groups(), look_every=1):
+            if not group.is_dead:
+                deleted += delete(context, group)
+        return deleted
+
+    # -- groups
+
+    def groups(self) -> Iterator[tuple[GroupContext, Group]]:
+        """Iterate over the groups of all active partitions. Groups may change during the
+        iteration."""
+        for context in self.runtime.active():
+            for group in list(context.shard.groups.values()):
+                yield context, group
+
+    @property
+    def num_groups(self) -> int:
+        return sum(context.shard.size for context in self.runtime.active())
+
+    def _require_group(self, group_id: str) -> Group | None:
+        """Return a group, None if it does not exist. Raises KafkaError if it is not coordinated
+        here."""
+        return self.runtime.require(group_id).shard.groups.get(group_id)
+
+    def _require_named(self, group_id: str) -> GroupContext:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.runtime.require(group_id)

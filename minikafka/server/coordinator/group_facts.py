@@ -1,0 +1,93 @@
+"""Facts about groups for operators: gauges under Kafka's names, and details for the debug
+listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from minikafka.core.group.group import Group, GroupState
+from minikafka.kernel.metrics import Metrics
+from minikafka.server.coordinator.group_coordinator import GroupCoordinator
+
+MAX_MEMBERS = 500  # of all groups of one look
+_PHASES = {GroupState.PREPARING_REBALANCE: "joining", GroupState.COMPLETING_REBALANCE: "syncing"}
+_PREFIX = "kafka.coordinator.group:type=GroupMetadataManager,name="
+
+
+def register_group_gauges(coordinator: GroupCoordinator, metrics: Metrics) -> None:
+    metrics.gauge(f"{_PREFIX}NumGroups", lambda: sum(1 for _ in coordinator.groups()))
+    metrics.gauge(
+        f"{_PREFIX}NumOffsets",
+        lambda: sum(len(group.offsets) for _, group in coordinator.groups()),
+    )
+    for state in GroupState:
+
+        def count(state: GroupState = state) -> int:
+            return sum(group.state is state for _, group in coordinator.groups())
+
+        metrics.gauge(f"{_PREFIX}NumGroups{state.value}", count)
+
+
+def all_group_facts(coordinator: GroupCoordinator, limit: int) -> dict[str, Any]:
+    """Return details of the first ``limit`` groups, each with at most ``limit`` members.
+
+    Times are milliseconds since 1970.
+    """
+    return _response(coordinator, (group for _, group in coordinator.groups()), limit)
+
+
+def group_facts(coordinator: GroupCoordinator, limit: int, group_id: str) -> dict[str, Any]:
+    """Return the details of one group, with at most ``limit`` members."""
+    found = (group for _, group in coordinator.groups() if group.group_id == group_id)
+    return _response(coordinator, found, limit)
+
+
+def facts_of_each(coordinator: GroupCoordinator, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the details of the first ``limit`` groups, and of at most ``limit`` members of each and
+    ``MAX_MEMBERS`` of all together. Other tasks may run between two of them."""
+    left = MAX_MEMBERS
+    for _, group in islice(coordinator.groups(), limit):
+        yield _facts(group, min(limit, left))
+        left = max(0, left - len(group.members))
+
+
+def _response(coordinator: GroupCoordinator, groups: Iterable[Group], limit: int) -> dict[str, Any]:
+    return {
+        "num_groups": coordinator.num_groups,
+        "groups": [_facts(group, limit) for group in islice(groups, limit)],
+    }
+
+
+def _facts(group: Group, limit: int) -> dict[str, Any]:
+    last = group.last_eviction
+    return {
+        "group": group.group_id,
+        "state": group.state.value,
+        "since_ms": group.state_since_ms,
+        "generation": group.generation_id,
+        "protocol": group.protocol_name,
+        "leader": group.leader_id,
+        "num_members": len(group.members),
+        "phase": _PHASES.get(group.state),
+        "phase_deadline_ms": group.phase_deadline_ms if group.state in _PHASES else None,
+        "members": [
+            {
+                "member": member.member_id,
+                "instance": member.group_instance_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "session_timeout_ms": member.session_timeout_ms,
+                "heartbeat_deadline_ms": member.heartbeat_deadline_ms,
+                "awaits_join": member.awaiting_join is not None,
+                "awaits_sync": member.awaiting_sync is not None,
+            }
+            for member in islice(group.members.values(), limit)
+        ],
+        "pending_members": len(group.pending_members),
+        "offsets": len(group.offsets),
+        "last_eviction": None
+        if last is None
+        else {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms},
+    }

@@ -1,0 +1,242 @@
+"""The delayed operations of groups: session time-outs, joining phases, SyncGroup time-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import NamedTuple, TypeAlias, assert_never
+
+from minikafka.core.group.liveness import heartbeat_is_over
+from minikafka.core.group.rebalance import sync_is_over
+from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.result import (
+    CheckHeartbeat,
+    CheckJoin,
+    CheckSync,
+    GroupAppendPurpose,
+    GroupTimer,
+    HeartbeatTimer,
+    InitialJoinTimer,
+    JoinTimer,
+    SyncTimer,
+)
+from minikafka.core.group.shard import GroupShard
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.ports import Clock
+from minikafka.server.coordinator.ports import DelayedOperationPurgatory
+from minikafka.server.coordinator.runtime import CoordinatorContext
+
+GroupContext: TypeAlias = CoordinatorContext[
+    GroupShard, GroupRecord, GroupAppendPurpose, GroupTimer
+]
+
+# ---- keys
+
+
+class MemberKey(NamedTuple):
+    """The key of the purgatory "Heartbeat": one member of one group."""
+
+    group_id: str
+    member_id: str
+
+    def __str__(self) -> str:
+        return f"{self.group_id}-{self.member_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJoinKey:
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"join-{self.group_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSyncKey:
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"sync-{self.group_id}"
+
+
+# ---- operations
+
+
+class DelayedHeartbeat(DelayedOperation):
+    """The delayed operation for a member's session time-out.
+
+    It completes without effect if the timer is over (``heartbeat_is_over``). Otherwise it
+    expires at ``deadline_ms`` on the monotonic clock, and ``expired`` removes the member.
+    """
+
+    __slots__ = ("_expired", "deadline_ms", "timer")
+
+    def __init__(
+        self, timer: HeartbeatTimer, deadline_ms: int, expired: Callable[[HeartbeatTimer], None]
+    ) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self.deadline_ms = deadline_ms
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        return heartbeat_is_over(self.timer) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired(self.timer)
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (MemberKey(self.timer.group.group_id, self.timer.member_id),)
+
+
+class DelayedJoin(DelayedOperation):
+    """The delayed operation for the joining phase of a rebalance.
+
+    When it completes, ``joined`` begins the generation:
+
+    A. All known members have joined.
+    B. The rebalance time-out has passed.
+    C. The group is dead.
+    """
+
+    __slots__ = ("_joined", "timer")
+
+    def __init__(self, timer: JoinTimer, joined: Callable[[JoinTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._joined = joined
+
+    def try_complete(self) -> bool:
+        group = self.timer.group
+        return (group.is_dead or group.has_all_members_joined) and self.force_complete()  # C, A
+
+    def on_complete(self) -> None:
+        self._joined(self.timer)
+
+    def on_expiration(self) -> None:
+        """B. Nothing more to do: ``on_complete`` has been called."""
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (GroupJoinKey(self.timer.group.group_id),)
+
+
+class InitialDelayedJoin(DelayedOperation):
+    """The delayed operation for the joining phase of an empty group.
+
+    It lasts for its whole delay even if all known members have joined, so that the first members
+    of a new group join in one generation.
+    """
+
+    __slots__ = ("_joined", "timer")
+
+    def __init__(self, timer: InitialJoinTimer, joined: Callable[[InitialJoinTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._joined = joined
+
+    def try_complete(self) -> bool:
+        return self.timer.group.is_dead and self.force_complete()
+
+    def on_complete(self) -> None:
+        self._joined(self.timer)
+
+    def on_expiration(self) -> None:
+        """Nothing more to do: ``on_complete`` has been called."""
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (GroupJoinKey(self.timer.group.group_id),)
+
+
+class DelayedSync(DelayedOperation):
+    """The delayed operation for the SyncGroup time-out of a generation.
+
+    It completes without effect if all members have sent SyncGroup or the generation has ended.
+    Otherwise ``expired`` removes the late members.
+    """
+
+    __slots__ = ("_expired", "timer")
+
+    def __init__(self, timer: SyncTimer, expired: Callable[[SyncTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        return sync_is_over(self.timer.group, self.timer.generation_id) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired(self.timer)
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (GroupSyncKey(self.timer.group.group_id),)
+
+
+# ---- carrying out
+
+
+class GroupTimers:
+    """The timers of groups: starts and checks the delayed operations that a GroupResult
+    requires."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rebalances: DelayedOperationPurgatory,
+        heartbeats: DelayedOperationPurgatory,
+    ) -> None:
+        self._clock = clock
+        self._rebalances = rebalances
+        self._heartbeats = heartbeats
+
+    def perform(self, context: GroupContext, timer: GroupTimer) -> None:
+        heartbeats, rebalances = self._heartbeats, self._rebalances
+        group_id = timer.group.group_id
+        operation: DelayedOperation
+        if isinstance(timer, JoinTimer | InitialJoinTimer | SyncTimer):
+            timer.group.phase_deadline_ms = self._clock.wall_ms() + timer.delay_ms
+        if isinstance(timer, HeartbeatTimer):
+            key = MemberKey(group_id, timer.member_id)
+            if not timer.is_pending:
+                heartbeats.check_and_complete(key)
+            deadline_ms = self._clock.monotonic_ms() + timer.delay_ms
+            member = timer.group.members.get(timer.member_id)
+            if member is not None:
+                member.heartbeat_deadline_ms = self._clock.wall_ms() + timer.delay_ms
+            operation = DelayedHeartbeat(timer, deadline_ms, partial(_heartbeat_expired, context))
+            heartbeats.try_complete_else_watch(operation, [key])
+        elif isinstance(timer, JoinTimer):
+            operation = DelayedJoin(timer, partial(_joined, context))
+            rebalances.try_complete_else_watch(operation, [GroupJoinKey(group_id)])
+        elif isinstance(timer, InitialJoinTimer):
+            operation = InitialDelayedJoin(timer, partial(_joined, context))
+            rebalances.try_complete_else_watch(operation, [GroupJoinKey(group_id)])
+        elif isinstance(timer, SyncTimer):
+            operation = DelayedSync(timer, partial(_sync_expired, context))
+            rebalances.try_complete_else_watch(operation, [GroupSyncKey(group_id)])
+        elif isinstance(timer, CheckHeartbeat):
+            heartbeats.check_and_complete(MemberKey(group_id, timer.member_id))
+        elif isinstance(timer, CheckJoin):
+            rebalances.check_and_complete(GroupJoinKey(group_id))
+        elif isinstance(timer, CheckSync):
+            rebalances.check_and_complete(GroupSyncKey(group_id))
+        else:
+            assert_never(timer)
+
+
+def _heartbeat_expired(context: GroupContext, timer: HeartbeatTimer) -> None:
+    context.run(context.shard.heartbeat_expired(timer, context.now_ms()))
+
+
+def _joined(context: GroupContext, timer: JoinTimer | InitialJoinTimer) -> None:
+    context.run(context.shard.join_over(timer, context.now_ms()))
+
+
+def _sync_expired(context: GroupContext, timer: SyncTimer) -> None:
+    context.run(context.shard.sync_expired(timer, context.now_ms()))

@@ -1,0 +1,157 @@
+"""The routes of the debug listener: the state of a broker as JSON over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from minikafka.core.controller.states import machines
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.slices import in_slices
+from minikafka.server.listeners.http_server import BadQuery, HttpText, Query, Route
+from minikafka.server.node.event_feed import MAX_WAIT_MS, EventFeed
+from minikafka.server.node.purgatories import BrokerPurgatories
+
+if TYPE_CHECKING:
+    from minikafka.server.node.state_facts import StateFacts
+
+DEFAULT_LIMIT = 100
+MAX_NUMBER = 2**53  # which JSON's numbers can be
+MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
+
+
+def debug_routes(
+    broker_id: int,
+    purgatories: BrokerPurgatories,
+    metrics: Metrics,
+    controller_facts: Callable[[int], Mapping[str, Any]],
+    controller_context: Callable[[int], Mapping[str, Any]],
+    group_facts: Callable[[int, str | None], Mapping[str, Any]],
+    scrubber_facts: Callable[[int], Mapping[str, Any]],
+) -> dict[str, Route]:
+    """Return the handler of each path. Each response is an object that names the broker. The query
+    parameter ``limit`` bounds its lists."""
+
+    def show_purgatories(query: Query) -> Any:
+        return {"broker": broker_id, "purgatories": purgatories.facts(limit(query))}
+
+    def show_tasks(query: Query) -> Any:
+        """Return the running tasks by name, and the reapers, which are threads in Kafka and timers
+        here."""
+        names = Counter(task.get_name() for task in asyncio.all_tasks())
+        rows = sorted(names.items())[: limit(query)]
+        return {
+            "broker": broker_id,
+            "num_tasks": names.total(),
+            "tasks": [{"name": name, "count": count} for name, count in rows],
+            "reapers": [{"name": r.name, "wake_ups": r.wake_ups} for r in purgatories],
+        }
+
+    def show_metrics(query: Query) -> Any:
+        """Return the metrics whose names begin with the parameter ``prefix``. Reading all is slow:
+        some gauges count ten thousand items."""
+        return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
+
+    def show_controller(query: Query) -> Any:
+        return {"broker": broker_id, **controller_facts(limit(query))}
+
+    def show_controller_context(query: Query) -> Any:
+        """Return the controller's context. It is nearly empty unless this broker is the
+        controller."""
+        return {"broker": broker_id, "context": controller_context(limit(query))}
+
+    def show_groups(query: Query) -> Any:
+        """Return the groups coordinated by this broker, or the one in the parameter ``group``."""
+        return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
+
+    def show_state_machines(query: Query) -> Any:
+        """Return the states of partitions and replicas, and the transitions that the controller
+        allows; a page draws them, and lights up those of ``/controller.json``."""
+        return {"broker": broker_id, "machines": machines()}
+
+    def show_scrubber(query: Query) -> Any:
+        """Return the progress of the scrubber, and the damaged batches that it has found."""
+        return {"broker": broker_id, **scrubber_facts(limit(query))}
+
+    return {
+        "/scrubber.json": show_scrubber,
+        "/controller.json": show_controller,
+        "/controller-context.json": show_controller_context,
+        "/state-machines.json": show_state_machines,
+        "/groups.json": show_groups,
+        "/purgatories.json": show_purgatories,
+        "/tasks.json": show_tasks,
+        "/metrics.json": show_metrics,
+    }
+
+
+def page_routes(
+    broker_id: int, feed: EventFeed, state: Callable[[], StateFacts]
+) -> dict[str, Route]:
+    """Return the paths by which a page follows the broker: its log, and the state of its parts,
+    which ``state`` returns. It is called when a page looks at them: most brokers have none."""
+
+    async def read_events(since: int, wait_ms: int, limit: int) -> Any:
+        await feed.wait(since, wait_ms)
+        events, missed = feed.since(since, limit)
+        return {
+            "broker": broker_id,
+            "last": events[-1].number if events else min(since, feed.last),
+            "missed": missed,
+            "events": [event._asdict() for event in events],
+        }
+
+    def show_events(query: Query) -> Any:
+        """Return the events of the log after the one with the number ``since``. If there is none,
+        wait for one, up to ``wait`` ms."""
+        since = _number(query, "since", 0, MAX_NUMBER)
+        return read_events(since, _number(query, "wait", 0, MAX_WAIT_MS), limit(query))
+
+    async def read_state(since: int, topics: list[str]) -> Any:
+        changes = await state().since(since, topics)
+        others = {
+            "broker": broker_id,
+            "last": changes.last,
+            "reset": changes.reset,
+            "removed": [{"kind": kind, "name": name} for kind, name in changes.removed],
+        }
+        return await object_with_rows(
+            others, "changed", (change._asdict() for change in changes.changed)
+        )
+
+    def show_state(query: Query) -> Any:
+        """Return the entities that have changed since the response whose ``last`` is ``since``. All
+        partitions of the topics in ``partitions``, separated by commas, are among them for a while,
+        however many partitions there are."""
+        topics = [topic for topic in query.get("partitions", "").split(",") if topic]
+        return read_state(_number(query, "since", 0, MAX_NUMBER), topics)
+
+    return {"/events.json": show_events, "/state.json": show_state}
+
+
+async def object_with_rows(
+    others: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]
+) -> HttpText:
+    """Return a JSON object with a list under ``name`` besides ``others``, which is not empty.
+
+    The rows are encoded in slices: all the facts of a broker at once would take milliseconds."""
+    encoded = [json.dumps(row) async for row in in_slices(rows)]
+    text = f"{json.dumps(others)[:-1]}, {json.dumps(name)}: [{', '.join(encoded)}]}}\n"
+    return HttpText(text.encode(), "application/json")
+
+
+def limit(query: Query) -> int:
+    """Return the query parameter ``limit``. Raises BadQuery unless it is a number up to
+    ``MAX_LIMIT``."""
+    return _number(query, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+
+
+def _number(query: Query, name: str, default: int, most: int) -> int:
+    text = query.get(name, str(default))
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not is_number or int(text) > most:
+        raise BadQuery(f"{name} must be a number up to {most}")
+    return int(text)

@@ -1,0 +1,223 @@
+"""Records over the real server of the page and brokers inside this process."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from minikafka.aio import Producer
+from minikafka.page.dashboard import records_api
+from minikafka.testing.inside.cluster import InsideCluster
+from tests.support.page_server import PageServer, page_server
+
+pytestmark = pytest.mark.mission("GLASS-27")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[InsideCluster]:
+    with InsideCluster(2, {"auto.create.topics.enable": "true"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(cluster: InsideCluster) -> Iterator[PageServer]:
+    with page_server(cluster.client()[1]) as served:
+        yield served
+
+
+def read(page: PageServer, **words: Any) -> Any:
+    reply = page.get(f"/api/records?{urlencode(words)}")
+    assert reply.status == 200, reply.json
+    return reply.json
+
+
+def write(page: PageServer, **body: Any) -> Any:
+    reply = page.post(
+        "/api/produce", body, Content_Type="application/json", X_Minikafka_Token=page.token
+    )
+    assert reply.status == 200, reply.json
+    return reply.json
+
+
+def next_words(found: Any) -> str:
+    return ",".join(f"{partition}:{offset}" for partition, offset in found["next"].items())
+
+
+def test_pages_of_records_have_each_record_once(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("pages", partitions=3)
+    for partition in range(3):
+        write(page, topic="pages", partition=partition, value=f"of {partition}", count=40)
+    seen: list[tuple[int, int]] = []
+    first = found = read(page, topic="pages", limit=30)
+    assert {row["partition"] for row in first["records"]} == {0, 1, 2}
+    while True:
+        assert len(found["records"]) <= 30
+        seen += [(row["partition"], row["offset"]) for row in found["records"]]
+        if not found["more"]:
+            break
+        found = read(page, topic="pages", limit=30, next=next_words(found))
+    assert sorted(seen) == [(number, offset) for number in range(3) for offset in range(40)]
+    assert found["next"] == {"0": 40, "1": 40, "2": 40}
+
+
+def test_reading_begins_at_the_named_place(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("begins", partitions=1)
+    for number in range(10):
+        write(page, topic="begins", value=str(number))
+    whole = read(page, topic="begins")["records"]
+
+    def values(**words: Any) -> list[str]:
+        return [row["value"] for row in read(page, topic="begins", **words)["records"]]
+
+    assert values(**{"from": "last:3"}) == ["7", "8", "9"]
+    assert values(**{"from": "offset:8"}) == ["8", "9"]
+    assert values(**{"from": "latest"}) == []
+    assert values(**{"from": f"time:{whole[5]['timestamp']}"})[-5:] == ["5", "6", "7", "8", "9"]
+    assert values(contains="4") == ["4"]
+    assert values(partition=0, limit=2) == ["0", "1"]
+
+
+def test_a_record_is_written_as_it_was_read(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("written", partitions=2)
+    written = write(
+        page,
+        topic="written",
+        partition=1,
+        key="AP8=",
+        value=None,
+        headers=[["h", "AA=="], ["n", None]],
+        encoding="base64",
+    )
+    assert written == {"partition": 1, "offset": 0, "count": 1}
+    (row,) = read(page, topic="written")["records"]
+    assert (row["key"], row["encoding"]) == ("AP8=", {"key": "base64", "value": "null"})
+    assert (row["value"], row["headers"]) == (None, [["h", "\0"], ["n", None]])
+    long = "x" * 100_000
+    write(page, topic="written", partition=1, value=long)
+    (_, cut) = read(page, topic="written")["records"]
+    assert (len(cut["value"]), cut["value_size"], cut["truncated"]) == (65_536, 100_000, True)
+    (full,) = read(page, topic="written", partition=1, full=1, **{"from": "offset:1"})["records"]
+    assert (full["value"], full["truncated"]) == (long, False)
+
+
+def test_a_tail_waits_for_the_next_record(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("tail", partitions=2)
+    write(page, topic="tail", partition=0, value="before")
+    at_end = read(page, topic="tail", **{"from": "latest"})
+    assert (at_end["records"], at_end["more"]) == ([], False)
+    found: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(read(page, topic="tail", next=next_words(at_end), wait=20_000))
+    )
+    waiting.start()
+    write(page, topic="tail", partition=1, value="after")
+    waiting.join()
+    assert [row["value"] for row in found[0]["records"]] == ["after"]
+    assert found[0]["next"] == {"0": 1, "1": 1}
+
+
+def test_aborted_and_open_transactions_are_shown_on_request(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("transacted", partitions=1)
+
+    async def write_some() -> None:
+        async with Producer(cluster.bootstrap, transactional_id="tx") as producer:
+            await producer.init_transactions()
+            for value in (b"committed", b"aborted"):
+                producer.begin_transaction()
+                await producer.send_and_wait("transacted", value)
+                if value == b"aborted":
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+
+    asyncio.run(write_some())
+
+    def values(**words: Any) -> list[str]:
+        found = read(page, topic="transacted", **words)
+        assert not found["more"]
+        assert found["next"] == {"0": 4}
+        return [row["value"] for row in found["records"]]
+
+    assert values() == ["committed"]
+    assert values(uncommitted=1) == ["committed", "aborted"]
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_an_export_has_all_records(cluster: InsideCluster, page: PageServer, kind: str) -> None:
+    topic = f"export-{kind}"
+    cluster.create_topic(topic, partitions=2)
+    for partition in (0, 1):
+        write(page, topic=topic, partition=partition, value="a\nb", count=700)
+    reply = page.get(f"/api/export?topic={topic}&format={kind}")
+    assert reply.status == 200
+    assert topic in reply.headers["content-disposition"]
+    text = reply.body.decode()
+    if kind == "json":
+        rows = [json.loads(line) for line in text.splitlines()]
+    else:
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert {row["value"] for row in rows} == {"a\nb"}
+    places = sorted((int(row["partition"]), int(row["offset"])) for row in rows)
+    assert places == [(number, offset) for number in (0, 1) for offset in range(700)]
+    few = page.get(f"/api/export?topic={topic}&limit=5&from=last:3").body.decode()
+    assert len(few.splitlines()) == 5
+
+
+@pytest.mark.parametrize("path", ["records", "export"])
+def test_one_reader_too_many_is_refused_before_the_first_record(
+    cluster: InsideCluster, page: PageServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    topic = f"crowded-{path}"
+    cluster.create_topic(topic)
+    assert page.get(f"/api/{path}?topic={topic}").status == 200
+    monkeypatch.setattr(records_api, "MOST_READERS", 0)
+    reply = page.get(f"/api/{path}?topic={topic}")
+    assert (reply.status, list(reply.json)) == (429, ["error"])
+
+
+def test_wrong_requests_are_refused_and_create_no_topic(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("there", partitions=1)
+    for path, status in (
+        ("records", 400),
+        ("records?topic=missing", 404),
+        ("records?topic=there&partition=7", 404),
+        ("records?topic=there&from=nowhere", 400),
+        ("export?topic=missing", 404),
+        ("export?topic=there&format=xml", 400),
+    ):
+        reply = page.get(f"/api/{path}")
+        assert (reply.status, list(reply.json)) == (status, ["error"]), path
+    good = {"Content_Type": "application/json", "X_Minikafka_Token": page.token}
+    body = {"topic": "missing", "value": "x"}
+    assert page.post("/api/produce", body, **good).status == 404
+    assert page.post("/api/produce", {"topic": "there", "partition": 5}, **good).status == 404
+    assert page.post("/api/produce", {"topic": "there", "value": 1}, **good).status == 400
+    names = {row["name"] for row in page.get("/api/topics").json["topics"]}
+    assert "missing" not in names
+
+
+@pytest.mark.mission("GLASS-23")
+def test_only_the_holder_of_the_token_writes(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("guarded", partitions=1)
+    body = {"topic": "guarded", "value": "x"}
+    token = {"X_Minikafka_Token": page.token, "Content_Type": "application/json"}
+    assert page.post("/api/produce", body, Content_Type="application/json").status == 403
+    assert page.post("/api/produce", body, **token, Origin="http://evil.example").status == 403
+    assert page.post("/api/produce", body, **token, Host="evil.example").status == 403
+    with page_server(cluster.client()[1], read_only=True) as reading:
+        token["X_Minikafka_Token"] = reading.token
+        assert reading.post("/api/produce", body, **token).status == 403
+        assert read(reading, topic="guarded") == read(page, topic="guarded")
+    assert read(page, topic="guarded")["next"] == {"0": 0}

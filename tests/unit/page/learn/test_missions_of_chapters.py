@@ -1,0 +1,82 @@
+"""The chapters name the mechanisms of the mission table: each family of rows, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.page.learn.chapters.table import TABLE
+from scripts.lib.chapters import family, mission_rows, ranges, rows_by_chapter
+
+pytestmark = pytest.mark.mission("LEARN-40")
+
+# Families of mechanisms, all of whose rows are named by chapters but those of LEFT_OUT_ROWS.
+IN_CHAPTERS = """
+    PRO PRD FET ORD TW PUR DOP HB CEL CRS CDU CTX PSM RSM CCB CFO CSH LEL REA DEL PAR ASG CFG OPS
+    CRD R
+"""
+FAMILIES = IN_CHAPTERS.split()
+
+# Families that no chapter tells, and why.
+LEFT_OUT = {
+    "SPK": "Spark is a client, which the simulation does not have",
+    "SEC": "docs/security.md tells it; the simulated cluster of a recipe has no TLS and no users",
+    "DOOR": "hostile input, which docs/hostile-clients.md lists",
+    "SAFE": "bounds under hostile or enormous load, which a small cluster does not reach",
+    "MIX": "beside official Kafka, which does not run in the simulation",
+    "IN": "the tools for tests of applications, which docs/testing.md tells",
+    "GLASS": "the page itself, on which the chapters are read; docs/glass.md tells it",
+    "LEARN": "learn mode itself",
+    "ARW": "many records at once in the client, which docs/client.md tells",
+    "CON": "the memory of thousands of connections; a recipe has few",
+    "FAST": "repeated requests and checkpoints in slices, of which no message says anything",
+    "SCALE": "thousands of topics, which a small cluster does not have",
+    "RUN": "starts, memory and soaks of real processes",
+    "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
+    "SPS": "the speed of Spark's data source, which docs/spark.md tells",
+    "SPF": "Spark under failures, and its formats, which docs/spark.md tells",
+    "FMT": "columns of Spark, which docs/spark.md tells",
+    "SPV": "versions of PySpark, which docs/spark.md lists",
+    "LAKE": "tables that Spark fills, which docs/spark-lakes.md tells",
+    "SPO": "the operation of queries of Spark, which docs/spark.md tells",
+}
+
+LEFT_OUT_ROWS = {
+    "CRD-5": "the libraries with which the package is built",
+    "FET-15": "which index files are written, of which no message says anything",
+    "FET-16": "when a checkpoint is written, of which no message says anything",
+    "FET-17": "which partitions a follower looks at: its requests are the same as without that",
+    "FET-18": "into which memory records are read",
+    "FET-21": "how a place in a log is found, of which no message says anything",
+    "DOP-14": "needs a broker with two log directories; those of a recipe have one",
+}
+
+
+def test_every_family_is_in_a_chapter_or_left_out() -> None:
+    families = {family(row) for row in mission_rows()}
+    assert {*FAMILIES} | set(LEFT_OUT) == families, "a new family belongs into one of the lists"
+    assert not {*FAMILIES} & set(LEFT_OUT)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_rows_of_a_family_are_named_by_chapters(name: str) -> None:
+    named = {row for rows in rows_by_chapter().values() for row in rows}
+    missing = {row for row in mission_rows() if family(row) == name} - named - set(LEFT_OUT_ROWS)
+    assert not missing, f"no chapter names {ranges(missing)}"
+
+
+def test_rows_that_are_left_out_have_no_chapter() -> None:
+    named = {row for rows in rows_by_chapter().values() for row in rows}
+    told = named & set(LEFT_OUT_ROWS)
+    assert not told, "take these rows out of the list"
+    assert set(LEFT_OUT_ROWS) <= set(mission_rows())
+    assert {family(row) for row in named} <= {*FAMILIES} | set(LEFT_OUT)
+
+
+def test_there_are_fourteen_chapters() -> None:
+    assert sorted(TABLE) == [*range(1, 15)]
+
+
+def test_ranges_of_rows_are_short() -> None:
+    assert (
+        ranges(["REA-3", "REA-1", "REA-2", "DEL-5", "DEL-7", "DEL-8"]) == "DEL-5, 7, 8, REA-1 to 3"
+    )

@@ -1,0 +1,69 @@
+"""The finalized features that ApiVersions shows, as ``/feature`` changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from minikafka.kernel.inter_broker_protocol import LATEST
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.frames import RequestHeader
+from minikafka.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from minikafka.server.broker.apis.api_versions import ApiVersionsHandler
+from minikafka.server.broker.apis.request import RequestContext
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
+from minikafka.server.zookeeper.store import ZkStore
+from tests.support.world.manual_clock import ManualClock
+from tests.support.zookeeper.direct import DirectZookeeper
+
+ENABLED = b'{"features":{},"version":2,"status":1}'
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.mission("MIX-5")
+async def test_the_epoch_is_the_version_of_the_znode() -> None:
+    zookeeper = DirectZookeeper()
+    store = ZkStore(zookeeper.new_session())
+    features = FinalizedFeatures(lambda: store, ManualClock(0), 1)
+    handler = ApiVersionsHandler([], lambda: (features.epoch, features.levels))
+
+    async def shown() -> tuple[int, list[FinalizedFeatureKey]]:
+        await settle()
+        responses: list[ApiVersionsResponse] = []
+        context = RequestContext(
+            RequestHeader(ApiKey.API_VERSIONS, 3, 1, "c"), "PLAINTEXT", "127.0.0.1"
+        )
+        handler(context, ApiVersionsRequest("c", "1"), cast(Any, responses.append))
+        (response,) = responses
+        return response.finalized_features_epoch, response.finalized_features
+
+    async with asyncio.TaskGroup() as tasks:
+        features.start(tasks)
+        assert await shown() == (-1, [])
+        await store.set_feature_znode(LATEST)
+        assert await shown() == (0, [])
+        zookeeper.set("/feature", ENABLED.replace(b"{}", b'{"a":{"max_version_level":3}}'))
+        assert await shown() == (1, [FinalizedFeatureKey("a", 3, 3)])
+        zookeeper.set("/feature", ENABLED.replace(b'"status":1', b'"status":0'))
+        assert await shown() == (-1, [])
+        zookeeper.set("/feature", b"?")
+        assert await shown() == (-1, [])
+        zookeeper.set("/feature", ENABLED)
+        assert await shown() == (4, [])
+        # The watch ends with its session.
+        zookeeper.expire(cast(Any, store.session))
+        store = ZkStore(zookeeper.new_session())
+        zookeeper.set("/feature", ENABLED)
+        await features.on_new_session(store)
+        assert await shown() == (5, [])
+        await features.stop()

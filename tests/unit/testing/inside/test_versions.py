@@ -1,0 +1,86 @@
+"""Brokers inside the process that serve clients as an older Kafka does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.network.channel import Channel
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.testing.inside.cluster import InsideCluster
+
+TIMEOUT_S = 20
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[InsideCluster]:
+    with InsideCluster(2, {"min.insync.replicas": 2}) as cluster:
+        yield cluster
+
+
+def listed(cluster: InsideCluster, broker: int) -> dict[int, int]:
+    """Return the highest version of each API that a broker lists."""
+
+    async def read() -> dict[int, int]:
+        world, config = cluster.client()
+        host, _, port = config.bootstrap_servers.split(",")[broker - 1].partition(":")
+        channel = await Channel.open(world.network, world.clock, host, int(port), "test")
+        try:
+            response = await channel.request(ApiVersionsRequest(), 0, 10_000)
+        finally:
+            channel.close()
+        return {row.api_key: row.max_version for row in response.api_keys}
+
+    return cluster.call(read())
+
+
+def exchange(cluster: InsideCluster, topic: str) -> None:
+    """Produce with acks=all and consume with confluent-kafka, in a group."""
+    cluster.create_topic(topic)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    producer.produce(topic, b"value")
+    assert producer.flush(TIMEOUT_S) == 0
+    settings = {"group.id": topic, "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **settings})
+    consumer.subscribe([topic])
+    (message,) = consumer.consume(1, TIMEOUT_S)
+    consumer.close()
+    assert message.value() == b"value"
+
+
+def list_transactions(cluster: InsideCluster) -> None:
+    async def call() -> None:
+        async with cluster.admin() as admin:
+            await admin.list_transactions(timeout_ms=5000)
+
+    cluster.call(call())
+
+
+@pytest.mark.mission("IN-70")
+def test_clients_find_the_versions_of_an_old_release(two: InsideCluster) -> None:
+    newest = listed(two, 1)
+    assert newest[ApiKey.METADATA] == ApiKey.METADATA.max_version
+    two.as_version("2.8")
+    keys = [key for key in ApiKey if key in newest]
+    expected = {key: key.max_version_2_8 for key in keys if key.max_version_2_8 is not None}
+    assert listed(two, 1) == expected
+    exchange(two, "old")
+    with pytest.raises(KafkaError) as caught:
+        list_transactions(two)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    two.stop_broker(2)
+    two.start_broker(2)
+    assert listed(two, 2) == expected
+    two.as_version(None)
+    assert listed(two, 1) == listed(two, 2) == newest
+    exchange(two, "new")
+    list_transactions(two)
+
+
+def test_an_unknown_version_is_an_error(two: InsideCluster) -> None:
+    with pytest.raises(ValueError, match="is not a valid Release"):
+        two.as_version("1.1")
