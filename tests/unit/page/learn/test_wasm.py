@@ -51,7 +51,12 @@ def test_a_session_imports_shipped_modules_only(imported: set[str]) -> None:
 def test_servers_and_the_verbs_are_not_shipped() -> None:
     assert is_shipped("minikafka/core/timer.py")
     assert is_shipped("minikafka/page/learn/chapters/texts/playground.toml")
-    for name in ("cli/main.py", "world/real/files.py", "learn/site.py", "learn/wasm/shipped.py"):
+    for name in (
+        "cli/main.py",
+        "world/real/files.py",
+        "page/learn/site.py",
+        "page/learn/wasm/shipped.py",
+    ):
         assert not is_shipped(f"minikafka/{name}")
     assert not is_shipped("minikafka/page/dashboard/static/app.js")
 

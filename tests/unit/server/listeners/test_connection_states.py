@@ -34,7 +34,9 @@ Step = Callable[[Any], Any]
 
 def rows_of(module: str, first_column: str) -> list[Row]:
     """Return the rows of a table in the docstring of a module."""
-    text = ast.get_docstring(ast.parse((PACKAGE / f"network/{module}.py").read_text())) or ""
+    text = (
+        ast.get_docstring(ast.parse((PACKAGE / f"server/listeners/{module}.py").read_text())) or ""
+    )
     lines = iter(text.splitlines())
     while not next(lines).startswith(f"    {first_column} "):
         pass
