@@ -27,7 +27,7 @@ from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 from scripts.lib.chapters import LEARN, learn
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGURATION = ROOT / "docs" / "configuration.md"
+CONFIGURATION = ROOT / "docs" / "reference" / "configuration.md"
 
 
 def table(rows: Iterable[Setting]) -> list[str]:
@@ -73,7 +73,7 @@ def reasons(keys: Mapping[str, str]) -> list[str]:
 
 
 def configuration() -> str:
-    """docs/configuration.md as it should be."""
+    """docs/reference/configuration.md as it should be."""
     described = {row.name for group in REFUSED_GROUPS for row in group.rows}
     lines = [
         "# Configuration",

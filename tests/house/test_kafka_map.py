@@ -1,4 +1,4 @@
-"""docs/kafka-map.md names things that exist."""
+"""docs/reference/kafka-map.md names things that exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.kernel.ports import WatchEvent, WatchKind
 from minikafka.zookeeper import paths
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "kafka-map.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "kafka-map.md").read_text()
 PACKAGES = [*(p.name for p in (ROOT / "minikafka").iterdir() if p.is_dir()), "node"]
 OURS = re.compile(rf"`((?:{'|'.join(PACKAGES)})[./][^`]*)`")
 LISTENER = re.compile(r"^\| `([\w.]+)` \| `(/\S+)` \| (.+) \|$", re.MULTILINE)

@@ -212,7 +212,7 @@ def test_tests_that_cannot_be_collected_are_an_error(project: Path) -> None:
     assert "nothing_of_that_name" in ended.stderr
 
 
-def test_what_a_run_leaves_open_is_accepted_with_a_reason(project: Path) -> None:
+def test_open_mutants_are_accepted_with_a_reason(project: Path) -> None:
     place = "tiny/core/rules.py:26-28"
     assert mutants(project, place).returncode == 1
     assert mutants(project, place, "--accept", "a | reason").returncode == 0

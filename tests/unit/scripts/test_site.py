@@ -42,7 +42,7 @@ def test_documents_are_linked_and_searched_without_another_host(tmp_path: Path) 
 
 
 @pytest.mark.mission("LEARN-66")
-@pytest.mark.parametrize("link", ["docs/none.md", "docs/testing.md#nowhere"])
+@pytest.mark.parametrize("link", ["docs/none.md", "docs/how-to/testing.md#nowhere"])
 def test_a_broken_link_fails(tmp_path: Path, link: str) -> None:
     root = checkout(tmp_path / "root")
     (root / "README.md").write_text(f"# Title\n\n[more]({link})\n")
