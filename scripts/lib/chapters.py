@@ -1,4 +1,4 @@
-"""The tables of chapters in docs/learn.md, and the mission rows that chapters name."""
+"""The tables of chapters in docs/tutorial/learn.md, and the mission rows that chapters name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from minikafka.page.learn.chapters.table import TABLE
 from minikafka.page.learn.texts import SUMMARY, TITLE, Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
-LEARN = ROOT / "docs" / "learn.md"
+LEARN = ROOT / "docs" / "tutorial" / "learn.md"
 MISSION = ROOT / "docs" / "mission.md"
 BEGIN, END = "<!-- chapters: begin -->", "<!-- chapters: end -->"
 
 
 def learn() -> str:
-    """docs/learn.md as it should be: its tables of chapters are drawn."""
+    """docs/tutorial/learn.md as it should be: its tables of chapters are drawn."""
     before, _, rest = LEARN.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     return "\n".join([before + BEGIN, "", *chapter_table(), "", *family_table(), "", END + after])

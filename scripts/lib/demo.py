@@ -26,7 +26,7 @@ from scripts.lib.flights.pipeline import QUIET, Outcome, Say, run_pipeline
 from scripts.lib.flights.plot import plot
 
 TOPIC = "flights"
-PLOT = Path("docs/flights-hourly.png")
+PLOT = Path("docs/pictures/flights-hourly.png")
 PARTITIONS = 6
 Flight = tuple[bytes | None, bytes]  # tail number, the flight as JSON
 

@@ -27,8 +27,7 @@ from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 from scripts.lib.chapters import LEARN, learn
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGURATION = ROOT / "docs" / "configuration.md"
-FILE_MAP = ROOT / "docs" / "file-map.md"
+CONFIGURATION = ROOT / "docs" / "reference" / "configuration.md"
 
 
 def table(rows: Iterable[Setting]) -> list[str]:
@@ -74,7 +73,7 @@ def reasons(keys: Mapping[str, str]) -> list[str]:
 
 
 def configuration() -> str:
-    """docs/configuration.md as it should be."""
+    """docs/reference/configuration.md as it should be."""
     described = {row.name for group in REFUSED_GROUPS for row in group.rows}
     lines = [
         "# Configuration",
@@ -144,27 +143,7 @@ def configuration() -> str:
     return "\n".join(lines)
 
 
-def file_map() -> str:
-    """docs/file-map.md as it should be: each module with its first line."""
-    lines = [
-        "# File map",
-        "",
-        "Drawn by `scripts/docs` from the first line of each module.",
-    ]
-    room = None
-    for path in sorted((ROOT / "minikafka").rglob("*.py"), key=lambda p: (p.parent, p.name)):
-        text = path.read_text()
-        if not text.strip() or (path.name == "__init__.py" and not text.startswith('"""')):
-            continue
-        if path.parent != room:
-            room = path.parent
-            lines += ["", f"## {room.relative_to(ROOT)}/", ""]
-        first = text.splitlines()[0].removeprefix('"""').removesuffix('"""')
-        lines.append(f"- `{path.name}`: {first}")
-    return "\n".join([*lines, ""])
-
-
-DOCUMENTS = {CONFIGURATION: configuration, FILE_MAP: file_map, LEARN: learn}
+DOCUMENTS = {CONFIGURATION: configuration, LEARN: learn}
 
 if __name__ == "__main__":
     for place, draw in DOCUMENTS.items():

@@ -21,7 +21,7 @@ from minikafka.page.learn.chapters.table import TABLE
 from minikafka.page.learn.story import play_through
 from scripts.lib.screenshots import chromium
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "learn"
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "learn"
 SIZE: Final = (1280, 800)
 QUALITIES: Final = (72, 60, 48)  # the first one whose picture is small enough
 MAX_BYTES: Final = 80 * 1024

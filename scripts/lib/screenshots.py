@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from scripts.lib.recordings import DEFAULT_SEED
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "glass"
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "glass"
 Scheme: TypeAlias = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 SETTLED_MS: Final = 400  # the page has drawn what the recording says at a moment

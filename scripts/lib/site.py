@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from minikafka.page.learn.site import SiteError, SiteSize, keep_offline, write_mode, write_site
+from scripts.lib.verb_pages import write_verb_pages
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = "manual"
@@ -33,6 +35,7 @@ def stage(root: Path, folder: Path) -> None:
             shutil.copytree(source, pages / name)
         else:
             shutil.copyfile(source, pages / name)
+    write_verb_pages(pages)
     for page in pages.rglob("*.md"):
         page.write_text(_in_the_dialect(page.read_text()))
 
@@ -56,6 +59,29 @@ def write_manual(root: Path, directory: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SiteError(f"the documents cannot be rendered: {done.stderr.strip()}")
+    index = directory / "search" / "search_index.json"
+    found = sections(json.loads(index.read_text())["docs"])
+    index.write_text(json.dumps(sorted(found, key=_rank)))
+
+
+def sections(entries: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return what the manual's search reads, from the search plugin's entries: a page as a whole,
+    then each of its sections. Of a page only the text before its first section is kept."""
+    found: list[dict[str, str]] = []
+    for entry in entries:
+        is_page = "#" not in entry["location"]
+        page = entry["title"] if is_page else found[-1]["page"]
+        if not is_page and found[-1]["title"] == page:
+            found[-1]["text"] = found[-1]["text"].partition(f"{entry['title']} # ")[0]
+        found.append({**entry, "page": page})
+    return found
+
+
+def _rank(section: dict[str, str]) -> int:
+    """Return the rank of a section among results that fit equally well."""
+    folders = ("glossary", "tutorial", "how-to", "verbs", "reference", "explanation")
+    ranks = [rank for rank, name in enumerate(folders) if f"/{name}" in section["location"]]
+    return min(ranks, default=len(folders))
 
 
 def write_all(directory: Path) -> SiteSize:

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md on a real broker, started by our own pytest plugin."""
+"""The examples of docs/how-to/client.md on a real broker, started by our own pytest plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minikafka.testing.processes import ClusterProcesses
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("client-docs")]
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/client.md").read_text(), re.DOTALL)
 # The login with tokens is shown by tests/simulation/test_sasl.py.
 EXAMPLES = [block for block in BLOCKS if "def test_" not in block and "sasl_" not in block]
 # The example with a secured cluster is run by tests/compat/test_secured_cluster.py.

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("secured")]
 
 OTHERS = 0o077
 BLOCK_LINES = 4  # what `up` prints after the line that says that it is ready
-CLIENT_DOCS = Path(__file__).parents[2] / "docs" / "client.md"
+CLIENT_DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "client.md"
 OF_ADMIN = "not-of-app"
 API_VERSIONS = 18
 TLS_ALERT = b"\x15"

@@ -1,4 +1,4 @@
-"""docs/kafka-map.md names things that exist."""
+"""docs/reference/kafka-map.md names things that exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.server.controller.watches import event_of
 from minikafka.server.zookeeper import paths
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "kafka-map.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "kafka-map.md").read_text()
 PACKAGES = [p.name for p in (ROOT / "minikafka").iterdir() if p.is_dir()]
 OURS = re.compile(rf"`((?:{'|'.join(PACKAGES)})[./][^`]*)`")
 LISTENER = re.compile(r"^\| `([\w.]+)` \| `(/\S+)` \| (.+) \|$", re.MULTILINE)

@@ -35,6 +35,17 @@ def test_a_command_that_is_not_run_is_on_a_page(beginning: str) -> None:
     assert any(command.text.startswith(beginning) for command in commands)
 
 
+def test_the_table_of_verbs_has_every_verb() -> None:
+    rows = (ROOT / "docs" / "reference" / "verbs.md").read_text().splitlines()
+    named = {
+        span.split()[0]
+        for row in rows
+        if row.startswith("| `")
+        for span in re.findall(r"`([^`]+)`", row.split(" | ")[0])
+    }
+    assert named == set(VERBS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_compiles_and_its_imports_exist(page: Path) -> None:
     for block in blocks(page):

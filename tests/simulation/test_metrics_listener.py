@@ -28,7 +28,7 @@ PORT = 9404
 SETTINGS = {"metrics.listener": f"HTTP://127.0.0.1:{PORT}"}
 TP = TopicPartition("seen", 0)
 LIMITS = [("producer_byte_rate", 1e6), ("consumer_byte_rate", 1e6), ("request_percentage", 100.0)]
-DASHBOARDS = Path(__file__).resolve().parents[2] / "docs" / "dashboards.md"
+DASHBOARDS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "dashboards.md"
 HEADING = re.compile(r"(.+): (\d+) of (\d+) panels, (\d+) of (\d+) queries")
 # What Strimzi's, Grafana's and jmx_exporter's dashboards and alert rules query, of a broker in
 # ZooKeeper mode; without the prefix.
@@ -101,7 +101,7 @@ def families(response: Response) -> dict[str, Metric]:
 
 
 class Panel(NamedTuple):
-    """A row of docs/dashboards.md: the metrics that a panel of a dashboard queries."""
+    """A row of docs/reference/dashboards.md: the metrics that a panel of a dashboard queries."""
 
     shows: list[str]
     lacks: list[str]
@@ -114,7 +114,7 @@ class Dashboard(NamedTuple):
 
 
 def dashboards() -> Iterator[Dashboard]:
-    """Read the dashboards that docs/dashboards.md lists."""
+    """Read the dashboards that docs/reference/dashboards.md lists."""
     for section in DASHBOARDS.read_text().split("\n## ")[1:]:
         lines = section.splitlines()
         heading = HEADING.fullmatch(lines[0])

@@ -1,4 +1,4 @@
-"""A topic into tables by the functions of docs/spark-lakes.md. It may kill itself in between.
+"""A topic into tables by functions of docs/how-to/spark-lakes.md. It may kill itself in between.
 
 Writes what is in the tables at the end to standard output, as JSON: rows and different rows."""
 
@@ -27,7 +27,7 @@ ICEBERG_COLUMNS = "key binary, value binary"
 
 def functions_of_the_page(lake: Path) -> dict[str, Any]:
     """The examples in Python, with the folder of this test."""
-    page = (ROOT / "docs" / "spark-lakes.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "spark-lakes.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     code = code.replace("/lake/", f"{lake}/").replace(
         'processingTime="10 seconds"', "availableNow=True"

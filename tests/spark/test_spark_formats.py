@@ -158,7 +158,8 @@ def test_the_example_of_the_documentation_sends_dead_letters(
     make_topic: Any,
     tmp_path: Path,
 ) -> None:
-    section = (ROOT / "docs" / "spark.md").read_text().split("## Avro, Protobuf and JSON")[1]
+    page = (ROOT / "docs" / "how-to" / "spark.md").read_text()
+    section = page.split("## Avro, Protobuf and JSON")[1]
     example = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     good, dead = make_topic(1), make_topic(1)
     for name, value in {

@@ -43,7 +43,7 @@ PASSWORD = "hush-of-spark"
 KEY_MARK = "PRIVATE KEY"
 RECORDS = 60
 Acl = tuple[ResourceType, str, ResourcePatternType, AclOperation]
-# What docs/spark.md says that a job needs.
+# What docs/how-to/spark.md says that a job needs.
 ACLS: list[Acl] = [
     (ResourceType.TOPIC, "from", ResourcePatternType.LITERAL, AclOperation.READ),
     (ResourceType.TOPIC, "to", ResourcePatternType.LITERAL, AclOperation.WRITE),

@@ -1,6 +1,7 @@
 """What the data source can do in the installed PySpark: a test for each row of a table.
 
-``scripts/spark-versions`` runs them in other versions and prints the table of docs/spark.md."""
+``scripts/spark-versions`` runs them in other versions and prints the table of
+docs/how-to/spark.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The symptoms of docs/spark-troubleshooting.md, each made to happen."""
+"""The symptoms of docs/how-to/spark-troubleshooting.md, each made to happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.mission("SPO-4"),
 ]
-PAGE = Path(__file__).parents[2] / "docs" / "spark-troubleshooting.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark-troubleshooting.md"
 
 
 class Place(NamedTuple):

@@ -51,7 +51,10 @@ def run(args: argparse.Namespace) -> int:
     except ActError as error:
         raise WrongUsage(f"--allow: {error}") from None
     if sys.stdin.isatty():
-        print("minikafka mcp serves a client on standard input: see docs/mcp.md", file=sys.stderr)
+        print(
+            "minikafka mcp serves a client on standard input: see docs/how-to/mcp.md",
+            file=sys.stderr,
+        )
     with events.printed("ERROR"):
         run(_serve(args, config, allowed))
     return 0

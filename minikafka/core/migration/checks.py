@@ -389,7 +389,7 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
         yield MigrationFinding("listeners", f"{protocols}: {needed}", blocks=False)
     for key in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
         if broker.is_on(key):
-            needed = "minikafka needs the same identity at ZooKeeper: see docs/security.md"
+            needed = "minikafka needs the same identity at ZooKeeper: see docs/how-to/security.md"
             text = f"{name} has {key}=true: {needed}"
             yield MigrationFinding("zookeeper-security", text, blocks=False)
     used = broker.settings.get("authorizer.class.name")

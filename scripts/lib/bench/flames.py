@@ -1,4 +1,4 @@
-"""Flame graphs of a broker that accepts small produces, into docs/performance.
+"""Flame graphs of a broker that accepts small produces, into docs/pictures/performance.
 
 py-spy samples the broker's process from outside: pip install py-spy. Connections keep the broker
 busy all the time, so that widths are shares of CPU time.
@@ -25,7 +25,7 @@ from scripts.lib.bench.requests import produce_frame
 from scripts.lib.bench.side_by_side import create_topics
 
 REPOSITORY: Final = Path(__file__).parents[3]
-PICTURES: Final = REPOSITORY / "docs" / "performance"
+PICTURES: Final = REPOSITORY / "docs" / "pictures" / "performance"
 BYTES: Final = 1 << 10
 IN_FLIGHT: Final = 5
 WARM_UP: Final = 10_000  # requests
@@ -52,7 +52,7 @@ def run(report: Report, checkout: Path = REPOSITORY) -> None:
     picture = PICTURES / name
     title = f"A broker that accepts produces of {BYTES >> 10} KB, {name.partition('.')[0]}"
     picture.write_text(COMMAND.sub(title, picture.read_text()))
-    report.row(f"docs/performance/{name}", "kB", picture.stat().st_size / 1000)
+    report.row(f"docs/pictures/performance/{name}", "kB", picture.stat().st_size / 1000)
 
 
 def command(properties: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A report that is printed and kept, for the tables of docs/performance.md about ours alone."""
+"""A report that is printed and kept, for the performance page's tables about ours alone."""
 
 from __future__ import annotations
 

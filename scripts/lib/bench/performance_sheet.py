@@ -1,4 +1,4 @@
-"""The figures of minikafka beside official Kafka, and the tables of them in docs/performance.md."""
+"""The figures of minikafka beside official Kafka, and their tables on the performance page."""
 
 from __future__ import annotations
 

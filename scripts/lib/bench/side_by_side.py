@@ -1,4 +1,4 @@
-"""minikafka beside official Apache Kafka, in one run: writes the figures into docs/performance.md.
+"""minikafka beside official Apache Kafka, in one run: writes docs/explanation/performance.md.
 
 One kind runs at a time, in turns: minikafka, Kafka, minikafka, Kafka. Both kinds get the same
 server.properties, the same ZooKeeper server and the same load.
@@ -56,7 +56,7 @@ from scripts.lib.bench.replication import Pacer, percentile
 from scripts.lib.bench.report import Report
 
 REPOSITORY = Path(__file__).parents[3]
-DOCUMENT = REPOSITORY / "docs" / "performance.md"
+DOCUMENT = REPOSITORY / "docs" / "explanation" / "performance.md"
 
 ROUNDS = 2  # each kind runs so often, in turns
 MEASURED = 3  # times in a row, of rates

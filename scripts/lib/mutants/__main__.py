@@ -32,8 +32,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/mutants",
         description="Change one thing at a time in the code, run the unit tests that reach it, and "
-        "name the changes that no test notices. Exit status 1 if one of them is not accepted in "
-        "the section Survivors of docs/mission.md.",
+        "name the changes that no test notices. Exit status 1 if one of them is not listed in "
+        "tests/survivors.json.",
     )
     parser.add_argument(
         "path", nargs="*", default=["minikafka/core"], help="files or folders, FILE:10-20 for lines"
@@ -43,7 +43,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", nargs="+", default=["tests/unit"], help="where the tests are")
     parser.add_argument("--again", action="store_true", help="only what runs before have left open")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
-    parser.add_argument("--rows", action="store_true", help="print survivors as rows of the table")
+    parser.add_argument(
+        "--accept", metavar="REASON", help="write what is left open into tests/survivors.json"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help="the project (this one)")
     parser.add_argument("-j", type=int, default=2, metavar="N", help="processes (2)")
     parser.add_argument(
@@ -116,7 +118,8 @@ class Run:
             return 0
         size = len(self.part.files)
         print(f"{len(mutants)} mutants in {size} file{'s' * (size != 1)}", flush=True)
-        accepted = listed.accepted(self.root / "docs" / "mission.md")
+        document = self.root / listed.SURVIVORS
+        accepted = listed.accepted(document)
         counts: dict[str, Counter[str]] = {}
         still_open: list[Mutant] = []
         again: set[tuple[str, str, str, int]] = set()
@@ -125,8 +128,7 @@ class Run:
             mutant = one.mutant
             outcome = one.outcome
             again.add(mutant.key)
-            place = listed.place_of(mutant.file, mutant.mutation.function)
-            if outcome in OPEN and (place, mutant.change) in accepted:
+            if outcome in OPEN and _row(mutant) in accepted:
                 outcome = "accepted"
             elif outcome in OPEN:
                 still_open.append(mutant)
@@ -135,13 +137,13 @@ class Run:
         self._keep(again, still_open)
         print_table(counts)
         print(f"{time.monotonic() - started:.0f} s")
+        if self.args.accept:
+            listed.accept(document, map(_row, still_open), self.args.accept)
+            return 0
         return 1 if still_open else 0
 
     def _say(self, one: Tried) -> None:
         mutant = one.mutant
-        if self.args.rows:
-            print(listed.row_of(mutant.file, mutant.mutation.function, mutant.change))
-            return
         more = f"  [{one.left_out} more tests reach it]" if one.left_out else ""
         print(f"{one.outcome}: {mutant}{more}", flush=True)
 
@@ -219,6 +221,11 @@ class Run:
         package = self.target.relative_to(self.root).parts[0]
         places = importers(self.root, [package, *self.args.tests])
         return Chooser(known, self.args.budget, allowed, places)
+
+
+def _row(mutant: Mutant) -> tuple[str, str]:
+    """Return the place and the change by which the accepted survivors are listed."""
+    return listed.place_of(mutant.file, mutant.mutation.function), mutant.change
 
 
 def tell(text: str) -> None:

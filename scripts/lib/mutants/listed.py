@@ -1,34 +1,36 @@
-"""The survivors that docs/mission.md accepts, with their reasons."""
+"""The accepted survivors, tests/survivors.json: place -> change -> the reason why no test fails."""
 
 from __future__ import annotations
 
-import re
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
-HEADING = "## Survivors"
-ROW = re.compile(r"^\| `(?P<place>[^`]+)` \| `(?P<change>.+?)` \| (?P<reason>.+) \|$")
+SURVIVORS: Final = Path("tests") / "survivors.json"
 
 
 def accepted(document: Path) -> dict[tuple[str, str], str]:
     """(place, change) -> reason. The place is ``file function`` without the package's name."""
-    _, _, section = document.read_text().partition(f"\n{HEADING}\n")
-    section = section.split("\n## ")[0]
-    found = {}
-    for line in section.splitlines():
-        row = ROW.match(line)
-        if row:
-            found[row["place"], row["change"].replace("\\|", "|")] = row["reason"]
-    return found
+    if not document.exists():
+        return {}
+    places: dict[str, dict[str, str]] = json.loads(document.read_text())
+    return {
+        (place, change): reason
+        for place, changes in places.items()
+        for change, reason in changes.items()
+    }
+
+
+def accept(document: Path, mutants: Iterable[tuple[str, str]], reason: str) -> None:
+    """Add mutants, each a place and a change, with one reason."""
+    found = accepted(document) | dict.fromkeys(mutants, reason)
+    places: dict[str, dict[str, str]] = {}
+    for (place, change), why in sorted(found.items()):
+        places.setdefault(place, {})[change] = why
+    document.write_text(json.dumps(places, indent=1, ensure_ascii=False) + "\n")
 
 
 def place_of(file: str, function: str) -> str:
     """``minikafka/core/log/append.py``, ``plan`` -> ``core/log/append.py plan``."""
     return f"{file.partition('/')[2] or file} {function}"
-
-
-def row_of(file: str, function: str, change: str, reason: str = "") -> str:
-    return f"| `{place_of(file, function)}` | `{escaped(change)}` | {reason} |"
-
-
-def escaped(change: str) -> str:
-    return change.replace("|", "\\|")

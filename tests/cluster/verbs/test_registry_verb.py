@@ -47,7 +47,7 @@ def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], RegistryServer
 def test_the_example_of_the_documentation_runs_and_a_signal_ends_it(
     cluster: InsideCluster,
 ) -> None:
-    text = (ROOT / "docs" / "registry.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "registry.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     with running("--bootstrap-server", cluster.bootstrap) as (process, registry):
         example = example.replace("http://127.0.0.1:8081", registry.url)

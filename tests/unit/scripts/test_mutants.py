@@ -100,14 +100,7 @@ def test_size_of():
 def test_spin():
     assert spin(3) == 0
 '''
-MISSION = """# Rows
-
-## Survivors
-
-| Where | Change | Why |
-|---|---|---|
-| `core/rules.py unused` | `8 -> 9 (2)` | nobody calls it |
-"""
+SURVIVORS = {"core/rules.py unused": {"8 -> 9 (2)": "nobody calls it"}}
 # As pytest does with every package that brings a plugin: it then loads the modules itself.
 REWRITTEN = '"""Set up."""\n\nimport pytest\n\npytest.register_assert_rewrite("tiny")\n'
 PROJECT = '[tool.pytest.ini_options]\nmarkers = ["mission(id): a row"]\n'
@@ -121,7 +114,7 @@ def project(tmp_path: Path) -> Path:
         "tiny/core/rules.py": RULES,
         "tests/unit/conftest.py": REWRITTEN,
         "tests/unit/test_rules.py": TESTS,
-        "docs/mission.md": MISSION,
+        "tests/survivors.json": json.dumps(SURVIVORS),
         "pyproject.toml": PROJECT,
     }
     for name, text in files.items():
@@ -219,12 +212,14 @@ def test_tests_that_cannot_be_collected_are_an_error(project: Path) -> None:
     assert "nothing_of_that_name" in ended.stderr
 
 
-def test_accepted_survivors_are_found_by_place_and_text(tmp_path: Path) -> None:
-    change = "a | b -> a & b"
-    row = listed.row_of("minikafka/core/x.py", "A.f", change, "`a` | never")
-    document = tmp_path / "mission.md"
-    document.write_text(f"# Rows\n\n## Survivors\n\n{row}\n\n## Other\n\n| `y f` | `c` | d |\n")
-    assert listed.accepted(document) == {("core/x.py A.f", change): "`a` | never"}
+def test_open_mutants_are_accepted_with_a_reason(project: Path) -> None:
+    place = "tiny/core/rules.py:26-28"
+    assert mutants(project, place).returncode == 1
+    assert mutants(project, place, "--accept", "a | reason").returncode == 0
+    listed_now = listed.accepted(project / listed.SURVIVORS)
+    assert listed_now["core/rules.py unused", "8 -> 9 (2)"] == "nobody calls it"
+    assert listed_now["core/rules.py unused", "flag -> True"] == "a | reason"
+    assert mutants(project, place).returncode == 0
 
 
 def test_a_child_that_never_ends_is_ended_and_said_to_have_timed_out() -> None:

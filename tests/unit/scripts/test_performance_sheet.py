@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from figures of two sides."""
+"""The tables of docs/explanation/performance.md, from figures of two sides."""
 
 from __future__ import annotations
 

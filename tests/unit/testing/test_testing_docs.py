@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md, in a project of a user's."""
+"""The examples of docs/how-to/testing.md, in a project of a user's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[3] / "docs/testing.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/how-to/testing.md").read_text()
 BLOCKS = re.findall(r"```python(?: name=(\S+))?\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -26,8 +26,8 @@ from scripts.lib.bench.soak.waits import SHARES, Waits, drift, percentile, slope
 from scripts.lib.cluster import Cluster
 
 REPOSITORY: Final = Path(__file__).parents[4]
-DOCUMENT: Final = REPOSITORY / "docs" / "performance.md"
-PICTURE: Final = REPOSITORY / "docs" / "performance" / "soak.png"
+DOCUMENT: Final = REPOSITORY / "docs" / "explanation" / "performance.md"
+PICTURE: Final = REPOSITORY / "docs" / "pictures" / "performance" / "soak.png"
 FILES: Final = REPOSITORY / "build" / "soak"
 SHORT: Final = 2.0  # minutes, if none are given
 LONG: Final = 15.0  # from so many minutes on the picture and the figures go into the documents
@@ -309,6 +309,6 @@ def markdown(soak: Soak, minutes: float) -> str:
         f"- **Longest stall** of an event loop, as the brokers log it: {soak.stall_ms} ms.",
         f"- **Records**: {verdict}.",
         "",
-        "![Waits, memory, CPU, descriptors and tasks over time](performance/soak.png)",
+        "![Waits, memory, CPU, descriptors and tasks over time](../pictures/performance/soak.png)",
     ]
     return "\n".join(lines)

@@ -264,7 +264,7 @@ def test_a_closed_terminal_ends_it(minikafka: TestView) -> None:
     ) as process:
         os.close(its)
         assert process.stderr is not None
-        assert b"see docs/mcp.md" in process.stderr.readline()
+        assert b"see docs/how-to/mcp.md" in process.stderr.readline()
         os.close(ours)
         assert process.wait() == 0
         assert process.stderr.read() == b""

@@ -106,5 +106,5 @@ def test_hints_name_destructive_and_idempotent_acts() -> None:
 
 @pytest.mark.mission("GLASS-61")
 def test_the_page_of_the_docs_lists_every_tool() -> None:
-    words = set(re.findall(r"`([a-z_-]+)`", (ROOT / "docs" / "mcp.md").read_text()))
+    words = set(re.findall(r"`([a-z_-]+)`", (ROOT / "docs" / "how-to" / "mcp.md").read_text()))
     assert {name if name in CHANGING else tool_name(name) for name in ACTS} <= words

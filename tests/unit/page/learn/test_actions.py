@@ -83,5 +83,5 @@ def test_a_wrong_value_of_a_setting_is_a_clear_error() -> None:
 
 
 def test_the_documentation_lists_every_action() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "learn.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "tutorial" / "learn.md").read_text()
     assert [name for name in ACTIONS if f"`{name}`" not in text] == []

@@ -51,7 +51,7 @@ def test_an_invalid_setting_is_refused_with_its_file(
 
 
 def test_the_documentation_lists_all_settings_and_defaults() -> None:
-    text = Path("docs/spark.md").read_text()
+    text = Path("docs/how-to/spark.md").read_text()
     for name, setting in ENGINE_SETTINGS.settings.items():
         default = setting.text(setting.default)
         assert f"| `{name}` |{f' {default}' if default else ''} | " in text, name
