@@ -124,8 +124,8 @@ def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
     assert {"bz2", "lzma", "pickle", "secrets", "shutil", "tempfile", "zlib"} & loaded == set()
     rare = (
         "core.log.compaction_filter", "core.metrics.prometheus", "server.broker.admin.configs",
-        "server.broker.admin.partitions", "server.node.state_facts", "server.storage.cleaner.cleaning",
-        "world.real.zookeeper_login",
+        "server.broker.admin.partitions", "server.node.state_facts",
+        "server.storage.cleaner.cleaning", "world.real.zookeeper_login",
     )  # fmt: skip
     assert {f"minikafka.{name}" for name in rare} & loaded == set()
 
