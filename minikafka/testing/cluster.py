@@ -22,8 +22,8 @@ from typing import (
 )
 
 if TYPE_CHECKING:
+    from minikafka.kernel.errors import ErrorCode
     from minikafka.testing.clients import ClusterClients
-    from minikafka.testing.faults import EnvironmentFaultControl, RequestFaultControl
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,6 +31,8 @@ P = ParamSpec("P")
 # Undoes what has been done since a moment. Await it on the loop of the cluster's clients.
 Undo: TypeAlias = Callable[[], Awaitable[None]]
 Where: TypeAlias = Literal["inside", "simulated", "processes"]
+At: TypeAlias = Literal["before", "after"]  # the handler, for a fault of a request
+WAIT_S = 10.0  # for a fault to strike
 PLACES: tuple[Where, ...] = get_args(Where)  # from the one that is up first
 
 
@@ -115,6 +117,59 @@ class SimulatedClock(Protocol):
     def advance(self, seconds: float) -> Awaitable[None]:
         """Let simulated time pass, with all that happens in it."""
         ...
+
+
+class FaultControl(Protocol):
+    """A fault in a cluster; its methods may be called from any thread but the cluster's own."""
+
+    @property
+    def hits(self) -> int: ...
+
+    def wait(self, n: int = 1, timeout: float = WAIT_S) -> object: ...
+
+    def remove(self) -> object: ...
+
+    def describe(self) -> str: ...
+
+
+class HoldControl(FaultControl, Protocol):
+    """A fault that keeps requests until it is released."""
+
+    def release(self) -> object: ...
+
+
+class RequestFaultControl(Protocol):
+    """The faults of the requests of a cluster."""
+
+    def answer(self, error: str | ErrorCode, at: At = "before", **select: Any) -> FaultControl: ...
+
+    def delay(self, seconds: float, at: At = "before", **select: Any) -> FaultControl: ...
+
+    def disconnect(self, at: At = "before", **select: Any) -> FaultControl: ...
+
+    def swallow(self, **select: Any) -> FaultControl: ...
+
+    def throttle(self, seconds: float, **select: Any) -> FaultControl: ...
+
+    def corrupt(self, **select: Any) -> FaultControl: ...
+
+    def hold(self, at: At = "before", **select: Any) -> HoldControl: ...
+
+    def observe(self, **select: Any) -> FaultControl: ...
+
+
+class EnvironmentFaultControl(Protocol):
+    """The faults of the disks and links of a cluster."""
+
+    def full_disk(self, broker: int, free_bytes: int = 0) -> FaultControl: ...
+
+    def broken_disk(self, broker: int) -> FaultControl: ...
+
+    def slow_disk(self, broker: int, seconds: float) -> FaultControl: ...
+
+    def slow_link(self, broker: int, other: int | None, seconds: float) -> FaultControl: ...
+
+    def cut_link(self, broker: int, other: int | None) -> FaultControl: ...
 
 
 class AnyCluster(Protocol):

@@ -15,77 +15,18 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
-    Literal,
-    Protocol,
     Self,
-    TypeAlias,
     TypedDict,
     TypeVar,
     Unpack,
 )
 
 from minikafka.testing.clients import in_thread
-from minikafka.testing.cluster import AnyCluster
+from minikafka.testing.cluster import WAIT_S, AnyCluster, At, FaultControl
 
 if TYPE_CHECKING:
     from minikafka.core.faults.rules import RequestFacts
     from minikafka.kernel.errors import ErrorCode
-
-At: TypeAlias = Literal["before", "after"]
-WAIT_S = 10.0
-
-
-class FaultControl(Protocol):
-    """A fault in a cluster; its methods may be called from any thread but the cluster's own."""
-
-    @property
-    def hits(self) -> int: ...
-
-    def wait(self, n: int = 1, timeout: float = WAIT_S) -> object: ...
-
-    def remove(self) -> object: ...
-
-    def describe(self) -> str: ...
-
-
-class HoldControl(FaultControl, Protocol):
-    """A fault that keeps requests until it is released."""
-
-    def release(self) -> object: ...
-
-
-class RequestFaultControl(Protocol):
-    """The faults of the requests of a cluster."""
-
-    def answer(self, error: str | ErrorCode, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def delay(self, seconds: float, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def disconnect(self, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def swallow(self, **select: Any) -> FaultControl: ...
-
-    def throttle(self, seconds: float, **select: Any) -> FaultControl: ...
-
-    def corrupt(self, **select: Any) -> FaultControl: ...
-
-    def hold(self, at: At = "before", **select: Any) -> HoldControl: ...
-
-    def observe(self, **select: Any) -> FaultControl: ...
-
-
-class EnvironmentFaultControl(Protocol):
-    """The faults of the disks and links of a cluster."""
-
-    def full_disk(self, broker: int, free_bytes: int = 0) -> FaultControl: ...
-
-    def broken_disk(self, broker: int) -> FaultControl: ...
-
-    def slow_disk(self, broker: int, seconds: float) -> FaultControl: ...
-
-    def slow_link(self, broker: int, other: int | None, seconds: float) -> FaultControl: ...
-
-    def cut_link(self, broker: int, other: int | None) -> FaultControl: ...
 
 
 class Selection(TypedDict, total=False):

@@ -13,7 +13,7 @@ from minikafka.testing.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.world.real.clock import RealClock
 
 if TYPE_CHECKING:
-    from minikafka.testing.faults import EnvironmentFaultControl, RequestFaultControl
+    from minikafka.testing.cluster import EnvironmentFaultControl, RequestFaultControl
 
 T = TypeVar("T")
 

@@ -11,8 +11,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from minikafka.kernel.config import ConfigError
-from minikafka.testing.cluster import NotInThisPlace
-from minikafka.testing.faults import FaultControl
+from minikafka.testing.cluster import FaultControl, NotInThisPlace
 from minikafka.testing.standalone import MiniKafkaTestCase, running, topic_prefix
 
 pytestmark = pytest.mark.mission("IN-47")
