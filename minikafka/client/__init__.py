@@ -3,6 +3,9 @@
 Applications use it through ``minikafka.aio``; the command line, the node's tools and the
 simulator import it directly. Start reading at ``session.py``: connections, metadata and retries,
 which the three clients share. Their decisions are in ``core/client``.
+
+Every task is in the client's TaskGroup, and ``close`` or ``abort`` ends each: no task, timer,
+connection or unretrieved future is left.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,8 @@
 """The compiled build: whether this is one, and what classes say to mypyc.
 
-``setup.py`` says which modules are compiled. The same source runs without.
+What makes the way of a request fast is mypyc: ``[tool.minikafka] compiled`` in pyproject.toml lists
+the modules that a request runs through. Wheels and ``pip install .`` have them compiled, a checkout
+runs the source.
 """
 
 from __future__ import annotations

@@ -9,6 +9,11 @@ and ``import_without_metadata`` for what a package of others would import beside
 
 Only functions may use the name, not the body of the module that has it. Packages are imported this
 way if their import takes milliseconds and many processes never use them.
+
+A cluster inside a test and a verb of the command line live for less time than the import of a whole
+broker would take. So nothing is imported before it is needed: packages of others with the first
+attribute that is read, TLS, SASL and an authorizer where a configuration has them, an API and its
+messages at the first request. ``tests/unit/test_imports.py`` says what each part may import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The facts about a cluster that decide which step of a migration is safe."""
+"""The facts about a cluster that decide which step of a migration is safe.
+
+A broker of ours is known by the read-only entry ``minikafka.version`` in DescribeConfigs.
+"""
 
 from __future__ import annotations
 

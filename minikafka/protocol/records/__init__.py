@@ -1,4 +1,8 @@
 """Record batches: headers, records, compression, and the message sets of older formats.
 
 Start reading at ``batch.py`` for the header and at ``record_layout.py`` for a record.
+
+Loops over the records of a batch are compiled from ``record_layout``, each with the fields that it
+wants. The leader's check (``record_check``) and the consumer's reading (``record_columns``) are
+written out instead, since mypyc compiles them.
 """

@@ -4,4 +4,16 @@
 both are shards (``minikafka.core``) on the one ``CoordinatorRuntime``, which loads a shard when
 this broker becomes leader of its partition, appends its records and settles them. The node
 constructs them. Start with ``runtime``, then ``group_coordinator`` or ``transaction_coordinator``.
+
+Only ``replay`` applies records to a shard: after an append, and when ``loader`` replays the log of
+a partition that this broker has begun to lead. So what a client has been promised is always in the
+log: assignments are sent to the members, and a commit is acknowledged and can be fetched, when
+their records are below the high watermark. When a coordinator resigns, parked requests fail with
+NOT_COORDINATOR, and the members join again at the next one.
+
+The producer gets the response to EndTxn when the decision is replicated. Markers follow until each
+is written, fenced by the coordinator epoch; then the shard appends that the transaction is
+complete. A coordinator that finds a decision in the log sends its markers once everything that it
+has loaded is replicated. A time-out, or a new producer of the id, aborts in the next producer
+epoch.
 """

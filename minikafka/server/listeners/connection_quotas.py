@@ -1,6 +1,10 @@
 """How many connections a broker accepts: in all, of one address, a second, by its descriptors.
 
 Every listener of a broker shares one ``ConnectionQuotas``, as Kafka's ``SocketServer`` does.
+
+A connection that cannot be accepted for lack of descriptors never gets here:
+``world/real/network.Acceptor`` closes it, with the event ``accept_failed`` (one a second) and the
+metric ``minikafka.network:type=Acceptor,name=AcceptFailuresPerSec``.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class MemoryBudget:
     is served one request, every response may have ``RESPONSE_BYTES_ANYWAY``, and the fetches and
     sessions of followers are spared. The limit may be exceeded by as much.
 
+    The default is half of the heap that Kafka starts with, which holds the same things there.
+
     ``max_request_bytes`` (``queued.max.request.bytes``) limits requests alone. For both limits 0 or
     less is unlimited.
     """

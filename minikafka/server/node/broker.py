@@ -1,4 +1,9 @@
-"""One broker node: creates the parts, connects them, and starts and stops them in order."""
+"""One broker node: creates the parts, connects them, and starts and stops them in order.
+
+SIGTERM or ``minikafka stop`` begins the shutdown (``request_stop``), and nothing blocks it: all
+attempts of a controlled shutdown together end after ``ControlledShutdownConfig.limit_ms``, or at
+once when ZooKeeper is unreachable or a second signal arrives. A third signal ends the process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The routes of the debug listener: the state of a broker as JSON over HTTP."""
+"""The routes of the debug listener: the state of a broker as JSON over HTTP.
+
+The listener is off unless ``debug.listener`` is set, and on a loopback address only, since there is
+no login. ``minikafka debug`` learns the address by DescribeConfigs. Every response is bounded
+whatever is waiting.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Measures, counts and logs the stalls of a broker's event loop."""
+"""Measures, counts and logs the stalls of a broker's event loop.
+
+All requests of a broker share one event loop, so loops over many elements pause (``kernel/slices``)
+and what takes longer goes to a worker. A stall that lasts longer than the ZooKeeper session ends
+the session: ``world/real/zookeeper`` closes it from kazoo's thread. Until the loop runs again, the
+broker is a zombie like a JVM after a pause: its writes to ZooKeeper are refused, its controller
+epoch is stale, and followers no longer fetch from it. Then it resigns and registers as after any
+expiry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The metrics listener: what Prometheus reads from a broker."""
+"""The metrics listener: what Prometheus reads from a broker.
+
+The text is written in slices, between which requests are served: a broker may have ten thousand
+partitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The facts about a broker's inside that change while a page looks at it."""
+"""The facts about a broker's inside that change while a page looks at it.
+
+Nothing is looked at while no page requests it, and then in slices. ``core/entity_changes`` numbers
+what has changed since the last look, so that a response has nothing else.
+"""
 
 from __future__ import annotations
 

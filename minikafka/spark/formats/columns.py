@@ -1,4 +1,8 @@
-"""Columns that are decoded and encoded by the schemas of a registry, a batch at a time."""
+"""Columns that are decoded and encoded by the schemas of a registry, a batch at a time.
+
+A batch is split by the ids of its schemas (``wire``), and each group of values goes to the format
+of its schema.
+"""
 
 from __future__ import annotations
 

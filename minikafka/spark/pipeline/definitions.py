@@ -1,6 +1,10 @@
 """Loading of a pipeline's definition files, Python and SQL, into a graph for a classic session.
 
-The files are the ones that ``spark-pipelines`` loads over Spark Connect, unmodified."""
+The files are the ones that ``spark-pipelines`` loads over Spark Connect, unmodified.
+
+They register into a ``Graph`` in place of the registry of ``spark-pipelines``. That is the one
+internal interface of PySpark that is used here.
+"""
 
 from __future__ import annotations
 

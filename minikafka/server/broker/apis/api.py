@@ -4,6 +4,16 @@ An API has its handler, then who may send the request, and at the end its row in
 has the name of the file of its messages; APIs that share the one share the other. ``table`` finds
 the row, and imports the file at the first request. An entry that is missing in a row is a TypeError
 at import.
+
+Facts about the messages (versions, limits of elements, where they name topics and have errors) are
+in ``protocol/messages``, since proxies and clients need them, too.
+
+These requests have a handler that changes state: Produce, Fetch, LeaderAndIsr, StopReplica,
+UpdateMetadata, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, DeleteRecords,
+InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit,
+AlterReplicaLogDirs, DeleteGroups, OffsetDelete. A bug of theirs ends the node, since half a change
+may be left. A bug of any other handler closes one connection; in the simulator it fails the
+scenario all the same.
 """
 
 from __future__ import annotations
@@ -48,7 +58,8 @@ class Api:
 
     ``parks_reads`` is true if the handler parks requests whose completion only reads, although the
     handler itself may change state: an unexpected exception in the completion closes the connection
-    of the parked request. Any other completion that fails ends the node.
+    of the parked request, unless it is a failed assertion. Any other completion that fails ends the
+    node.
 
     If brokers send the requests, too (``senders``), all versions are served, even those that are
     newer than the release shown to clients: brokers do not negotiate."""

@@ -6,6 +6,10 @@ rows of topics, ``before`` for any other check, and ``around`` if the response m
 
 Guards are coroutine functions. They begin without a task, and need one only if they pause, which
 they do for requests of hundreds of names.
+
+A guard takes from the request what the principal may not do, asks the authorizer for at most 100
+names at once, and puts the refused rows into the response. Handlers know nothing of it, except
+those that are ``BY_HANDLER``. Without an authorizer nothing is wrapped.
 """
 
 from __future__ import annotations

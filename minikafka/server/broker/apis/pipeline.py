@@ -11,6 +11,10 @@
 7. let a fault strike (``Seam``), or call the handler, which is behind its guard;
 8. reply (``PendingReply``): throttle, encode, and send at once or in the order of requests;
 9. note how long it took, and whether it kept the loop for too long.
+
+Every request goes this way: there is no second one beside it. docs/explanation/order-of-requests.md
+says why requests of one connection that are in flight together have the effect of requests that are
+sent one at a time.
 """
 
 from __future__ import annotations

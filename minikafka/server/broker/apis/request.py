@@ -2,6 +2,10 @@
 
 An ``ImmediateHandler`` replies before it returns, parks the request or returns a coroutine that
 serves it in slices. A ``TaskHandler`` runs as a task.
+
+The receive buffer of a connection is reused for the next read. So a handler that parks a request,
+or pauses, keeps no bytes of it, or copies them before. Records of a Produce stay one memoryview
+from the socket to the log.
 """
 
 from __future__ import annotations

@@ -3,4 +3,8 @@
 Handlers call the parts that ``replica_manager.py`` makes. ``partition.py`` holds the state of one
 partition; start reading there, then ``record_appends.py`` (leader) and ``replica_fetcher.py``
 (follower).
+
+No ``await`` stands between reading the state of a partition and changing it, so there are no locks.
+What a follower copies is trusted: its leader has validated the records, so only header, checksum
+and offsets of each batch are checked.
 """

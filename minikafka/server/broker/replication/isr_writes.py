@@ -1,4 +1,9 @@
-"""Where leaders write their ISRs: to the controller by AlterPartition, or to the state znodes."""
+"""Where leaders write their ISRs: to the controller by AlterPartition, or to the state znodes.
+
+AlterPartition needs ``inter.broker.protocol.version`` 2.7 or newer and a controller that serves it.
+Otherwise the leader writes the state znode on the condition of its version, and
+``/isr_change_notification`` announces it.
+"""
 
 from __future__ import annotations
 

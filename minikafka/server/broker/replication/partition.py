@@ -6,7 +6,8 @@
 No method waits. A change that may complete delayed operations is reported to the caller (mostly by
 the return value True), and the caller notifies the purgatories.
 
-Two invariants are asserted at every change:
+Two invariants are asserted at every change, the first also where the high watermark leaves this
+class: in a checkpoint and in a Fetch response.
 
 - log start offset <= high watermark <= log end offset. The last stable offset is never above the
   high watermark. Only a truncation that was interrupted by a failing disk may leave the log start

@@ -1,4 +1,8 @@
-"""DeleteRecords: move the leader's log start, then wait until all live replicas have followed."""
+"""DeleteRecords: move the leader's log start, then wait until all live replicas have followed.
+
+The leader moves its log start and writes it to disk. A follower learns of it with its next
+response, writes it down, and reports its own with the Fetch after that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Replication throttles (KIP-73) of leaders, followers and moves between log directories."""
+"""Replication throttles (KIP-73) of leaders, followers and moves between log directories.
+
+``minikafka reassign --throttle`` lists the throttled replicas of topics and sets the rates of
+brokers. While a rate is exceeded, throttled replicas that are out of sync are left out of requests
+and responses.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Verification with the transaction coordinator that partitions belong to a transaction (KIP-890).
 
 Kafka: ``AddPartitionsToTxnManager``.
+
+The first batch of a transaction in a partition waits for the coordinator (``append_order``).
+Batches that arrive meanwhile share the verification. docs/explanation/order-of-requests.md says
+what becomes of them when it fails.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ read.
 
 A cold segment may be closed before it was flushed. That loses no error: Linux reports an error of
 writing back to the next descriptor that is flushed, also if it was opened later.
+
+The bound is an eighth of the process's descriptors. A thread that reads has a copy of its
+descriptor, so a segment may be closed meanwhile.
 """
 
 from __future__ import annotations

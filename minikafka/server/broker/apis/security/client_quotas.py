@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas (keys 48 and 49): limits kept in ZooKeeper.
 
-Any broker serves them. The limits have no effect yet: nothing is throttled by them.
+Any broker serves them. ``broker/admin/quota_znodes`` makes every broker apply the limits.
 """
 
 from __future__ import annotations
