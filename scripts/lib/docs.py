@@ -24,6 +24,7 @@ from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
+from scripts.lib import performance_picture
 from scripts.lib.chapters import LEARN, learn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +144,11 @@ def configuration() -> str:
     return "\n".join(lines)
 
 
-DOCUMENTS = {CONFIGURATION: configuration, LEARN: learn}
+DOCUMENTS = {
+    CONFIGURATION: configuration,
+    LEARN: learn,
+    performance_picture.PICTURE: performance_picture.draw,
+}
 
 if __name__ == "__main__":
     for place, draw in DOCUMENTS.items():

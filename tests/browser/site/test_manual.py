@@ -14,7 +14,7 @@ from scripts.lib import site
 from scripts.lib.static_server import serving
 from tests.support.browser import OpenPage
 
-pytestmark = pytest.mark.xdist_group("manual")
+pytestmark = [pytest.mark.xdist_group("manual"), pytest.mark.mission("LEARN-66")]
 
 
 @pytest.fixture(scope="module")
