@@ -1,6 +1,6 @@
 """Faults that a test puts into a cluster: into requests, disks and links.
 
-``minikafka.server.faults`` is ``Faults[FaultInTest]`` and ``minikafka.aio.faults`` ``Faults[AsyncFault]``:
+``minikafka.faults`` is ``Faults[FaultInTest]`` and ``minikafka.aio.faults`` ``Faults[AsyncFault]``:
 the same methods, whose handles wait in the way of their side. No method waits: a fault is there
 when it returns. What is left of faults is removed at the test's end. A fault that never struck
 fails the test then, unless it has ``must_hit=False``: a test that passes without its fault shows
