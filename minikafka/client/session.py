@@ -79,7 +79,7 @@ class ClusterSession:
         return await self.call_within(node_id, call, self.timeout_ms(deadline_ms))
 
     async def call_within(self, node_id: int, call: Call[T], timeout_ms: int) -> T:
-        """As ``call``, with ``timeout_ms`` instead of ``request_timeout_ms``. Raises KafkaError."""
+        """Carry out a call to a broker once, within ``timeout_ms``. Raises KafkaError."""
         response = await self.connections.request(
             node_id, call.request, highest_version=call.highest_version, timeout_ms=timeout_ms
         )

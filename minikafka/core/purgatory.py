@@ -244,8 +244,8 @@ class Purgatory(Generic[OpT]):
         return operation.try_complete() or self.watch_and_try(operation, keys, now_ms)
 
     def watch_and_try(self, operation: OpT, keys: Sequence[Hashable], now_ms: int) -> bool:
-        """As ``try_complete_else_watch``, for an operation whose caller has just found out that its
-        condition does not hold."""
+        """Watch ``keys``, try once more, and set the time-out. For a caller that has just seen that
+        the condition does not hold. True when this call completed the operation."""
         assert keys, "an operation that watches nothing could only time out"
         for key in keys:
             self.watch_also(operation, key)
@@ -278,8 +278,8 @@ class Purgatory(Generic[OpT]):
         return completed
 
     def check_all_and_complete(self, keys: Iterable[Hashable]) -> int:
-        """As ``check_and_complete`` for several keys; an operation that watches many of them is
-        tried once."""
+        """Try the operations that watch any of ``keys``, each once. Returns how many have completed
+        by it."""
         lists = [(key, self._watchers[key]) for key in keys if key in self._watchers]
         waiting = dict.fromkeys(op for _, watchers in lists for op in watchers.operations)
         completed = 0

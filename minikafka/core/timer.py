@@ -328,7 +328,7 @@ class Timer(Generic[T]):
         return entry
 
     def cancel(self, entry: TimerTaskEntry[T]) -> None:
-        """As ``entry.cancel()``. The emptied bucket stays queued until its time, as in Kafka."""
+        """Cancel a task. The emptied bucket stays queued until its time, as in Kafka."""
         entry.cancel()
 
     def next_expiration_ms(self) -> int | None:

@@ -172,8 +172,8 @@ class File(Protocol):
         ...
 
     def write_parts(self, parts: Sequence[Buffer], offset: int) -> None:
-        """As ``write`` of all ``parts`` one after the other, up to 1,024, in one call of the
-        system."""
+        """Write up to 1,024 buffers one after the other from ``offset`` on, in one system call.
+        Raises ``OSError``."""
         ...
 
     def read(self, length: int, offset: int) -> bytes:

@@ -51,7 +51,8 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_uvarlong(data: Buffer, position: int) -> tuple[int, int]:
-    """As ``read_uvarint`` for 64 bits."""
+    """Read an unsigned varint of up to 64 bits: return it, and the position behind it. Raises
+    DecodeError."""
     first = data[position]
     if first < 0x80:
         return first, position + 1

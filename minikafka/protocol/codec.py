@@ -44,7 +44,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int) -> list[Buffer]:
-    """As ``encode``, not joined: record batches are in the list as they were given."""
+    """Encode a message into a list of buffers. Record batches are in it as they were given."""
     parts: list[Buffer] = []
     append_message(message, version, parts)
     return parts

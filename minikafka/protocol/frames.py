@@ -383,7 +383,7 @@ _JOINED_AT_ONCE = 20_000  # parts
 
 
 def encode_large_response(correlation_id: int, message: Message, version: int) -> list[Buffer]:
-    """As ``encode_response_parts``, for a worker that must not stop the event loop.
+    """Encode a large response with its frame, by a worker that must not stop the event loop.
 
     A large response has millions of parts. They are joined, and freed, some thousands at a time:
     one call for all of them would not give up the interpreter lock before its end."""

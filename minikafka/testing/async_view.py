@@ -102,7 +102,7 @@ class AsyncView:
     async def create_topic(
         self, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
     ) -> str:
-        """As ``topic``, with a name of your choice, which other tests may use after this one."""
+        """Create a topic with a name of your choice, which other tests may use after this one."""
         await self._create(name, partitions, replicas, settings)
         return name
 

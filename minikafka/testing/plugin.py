@@ -230,8 +230,8 @@ def minikafka_simulated() -> Play:
 def minikafka_secure_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcesses]:
-    """As ``minikafka_cluster``, with TLS, logins and ACLs: ``client_settings`` returns the settings
-    of a client. Names of topics and groups of the user ``app`` begin with ``app-``."""
+    """Broker processes with TLS, logins and ACLs: ``client_settings`` returns the settings of a
+    client. Names of topics and groups of the user ``app`` begin with ``app-``."""
     from minikafka.testing.processes import ClusterProcesses
 
     config = request.config

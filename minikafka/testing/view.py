@@ -127,7 +127,7 @@ class TestView:
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
     ) -> str:
-        """As ``topic``, with a name of your choice, which other tests may use after this one."""
+        """Create a topic with a name of your choice, which other tests may use after this one."""
         return self._call(self.aio.create_topic(name, partitions, replicas, **settings))
 
     def produce(

@@ -88,7 +88,8 @@ def has_plain_records(batch: RecordBatch) -> bool:
 def are_plain_records(
     data: memoryview, record_count: int, base_timestamp: int, max_timestamp: int
 ) -> bool:
-    """As ``has_plain_records``, for the records and the fields of the header."""
+    """Return whether uncompressed records are consecutive, well formed, and within the timestamps
+    of their header. ``data`` has the records without the header."""
     try:
         if record_count * COPIED_BYTES < len(data):
             consecutive, least, largest = _of_large_records(data, record_count)
@@ -106,7 +107,8 @@ def are_plain_records(
 
 
 def _of_large_records(data: memoryview, count: int) -> tuple[bool, int, int]:
-    """As ``summarize_records``, but for the keys. Raises CorruptRecordError."""
+    """Return whether the records are consecutive, and their least and largest timestamp deltas,
+    without copying their values. Raises CorruptRecordError."""
     with suppress(CorruptRecordError):  # or records with headers
         return _read_in_place(data, count)
     return summarize_records(data.tobytes(), count)[:3]

@@ -67,7 +67,7 @@ def after_fetch(
 
 
 def still_caught_up(state: FollowerState, now_ms: int) -> FollowerState:
-    """As ``after_fetch``, for a follower that repeats its last fetch from the leader's log end."""
+    """Return the state of a follower that has repeated its last fetch from the leader's log end."""
     end = state.log_end_offset
     return FollowerState(end, state.log_start_offset, end, now_ms, now_ms)
 

@@ -50,14 +50,14 @@ class CoordinatorLog:
         self._append(partition, batch, ALL_IN_SYNC, done)
 
     def append_on_leader(self, partition: int, batch: bytes, done: AppendDone) -> None:
-        """As ``append``, but call ``done`` when the leader has the batch."""
+        """Append a batch. ``done`` is called when the leader has it, without waiting for others."""
         self._append(partition, batch, LEADER_ONLY, done)
 
     def append_in_transaction(
         self, partition: int, batch: bytes, guard: Verification | None, done: AppendDone
     ) -> None:
-        """As ``append``, for a transactional batch. ``guard`` is its verification (KIP-890). With
-        None a batch that needs verification is refused."""
+        """Append a transactional batch, and wait for replicas. ``guard`` is its verification
+        (KIP-890). With None a batch that needs verification is refused."""
         self._append(partition, batch, ALL_IN_SYNC, done, guard)
 
     def _append(

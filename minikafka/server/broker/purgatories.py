@@ -39,11 +39,13 @@ class Reaper(Generic[OpT]):
         self._closed = False
 
     def try_complete_else_watch(self, operation: OpT, keys: Sequence[Hashable]) -> bool:
-        """As ``Purgatory.try_complete_else_watch``, with the current time."""
+        """Complete the operation now if its condition holds. Otherwise watch ``keys``, and set its
+        time-out. True if it has completed."""
         return operation.try_complete() or self.watch_and_try(operation, keys)
 
     def watch_and_try(self, operation: OpT, keys: Sequence[Hashable]) -> bool:
-        """As ``Purgatory.watch_and_try``, with the current time."""
+        """Watch ``keys``, try once more, and set the time-out. For a caller that has just seen that
+        the condition does not hold. True if the operation has completed."""
         now_ms = self._clock.monotonic_ms()
         if self.purgatory.watch_and_try(operation, keys, now_ms):
             return True
@@ -57,11 +59,11 @@ class Reaper(Generic[OpT]):
         return None if self._handle is None else self._armed_ms
 
     def check_and_complete(self, key: Hashable) -> int:
-        """As ``Purgatory.check_and_complete``."""
+        """Try the operations that watch ``key``. Returns how many have completed."""
         return self._completed(self.purgatory.check_and_complete(key))
 
     def check_all_and_complete(self, keys: Iterable[Hashable]) -> int:
-        """As ``Purgatory.check_all_and_complete``."""
+        """Try the operations that watch any of ``keys``, each once. Returns how many completed."""
         return self._completed(self.purgatory.check_all_and_complete(keys))
 
     def _completed(self, count: int) -> int:
@@ -164,8 +166,8 @@ class ReplicaPurgatories:
                 reaper.check_and_complete(topic_partition)
 
     def partitions_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
-        """As ``partition_changed`` for several partitions; an operation that watches many of them
-        is tried once."""
+        """Try the operations that watch any of these partitions, each once, after a change of
+        their states."""
         if len(topic_partitions) == 1:
             self.partition_changed(topic_partitions[0])
             return

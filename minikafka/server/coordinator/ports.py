@@ -36,15 +36,15 @@ class InternalLog(Protocol):
         ...
 
     def append_on_leader(self, partition: int, batch: bytes, done: AppendDone) -> None:
-        """As ``append``, but call ``done`` when the leader has the batch, usually before this
-        method returns."""
+        """Append one batch without waiting for replicas. ``done`` is called when the leader has the
+        batch, usually before this method returns."""
         ...
 
     def append_in_transaction(
         self, partition: int, batch: bytes, guard: Verification | None, done: AppendDone
     ) -> None:
-        """As ``append``, for a transactional batch. ``guard`` is the verification that admits it;
-        with None a batch that needs verification is refused."""
+        """Append one transactional batch. ``guard`` is the verification that admits it; with None
+        a batch that needs verification is refused. ``done`` is called as by ``append``."""
         ...
 
     def bounds(self, partition: int) -> tuple[int, int] | None:

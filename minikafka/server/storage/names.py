@@ -89,7 +89,7 @@ def delete_directory_name(topic_partition: TopicPartition, seed: str) -> str:
 
 
 def stray_directory_name(topic_partition: TopicPartition, seed: str) -> str:
-    """As ``delete_directory_name``, with ``-stray`` at the end."""
+    """Return ``<topic>-<partition>.<32 hex digits>-stray``, with a long topic name truncated."""
     return _cut(topic_partition, _aside_suffix(topic_partition, seed, STRAY_DIR_SUFFIX))
 
 

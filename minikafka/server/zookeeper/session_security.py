@@ -47,7 +47,8 @@ def session_security(config: Config, files: Files) -> CoordinationSecurity:
 
 
 def checked_security(config: Config, world: World) -> CoordinationSecurity:
-    """As ``session_security``, and raise ConfigError if the TLS library refuses the settings."""
+    """Return the security of ZooKeeper sessions. Raises ConfigError for settings that contradict
+    each other, and for those that the TLS library refuses."""
     security = session_security(config, world.files)
     if security.tls is not None:
         try:

@@ -263,7 +263,8 @@ class FetchSessions:
         version: FetchVersion,
         replica_id: int,
     ) -> FetchContext:
-        """As ``context``, for an incremental request."""
+        """Return the context of a request that continues a session: all its partitions, with the
+        changes that this request names."""
         if named:
             self._limit()
         requests = self._requests_by_key(session_id, named)

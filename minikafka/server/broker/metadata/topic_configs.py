@@ -105,7 +105,8 @@ class TopicConfigCache:
         return await self._reload_if_any(self._in_use().intersection(topics))
 
     async def refresh_all(self) -> list[str]:
-        """As ``refresh``, for all topics that are cached or being read."""
+        """Re-read all topics that are cached or being read. Returns their names, sorted. Raises
+        CoordinationError."""
         return await self._reload_if_any(self._in_use())
 
     def _in_use(self) -> set[str]:

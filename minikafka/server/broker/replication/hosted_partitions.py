@@ -169,8 +169,9 @@ class HighWatermarkCheckpoint:
         return await self._write()
 
     async def write_changes(self) -> bool:
-        """As ``write``, but return False and write nothing if the last call has written the same
-        values, less than ``UNCHANGED_ROUNDS`` rounds ago."""
+        """Write the high watermarks to disk if they have changed, and at the latest in every
+        ``UNCHANGED_ROUNDS``-th call. False if nothing was written, or the disk of a directory is
+        full."""
         await self._take_over_moved()
         self._unchanged_rounds += 1
         if self._unchanged_rounds < UNCHANGED_ROUNDS and not self._differs:

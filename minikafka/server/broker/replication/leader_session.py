@@ -137,8 +137,8 @@ class LeaderSession:
         changed: Iterable[TopicPartition],
         max_wait_ms: int,
     ) -> tuple[FetchRequest, int]:
-        """As ``request``. All partitions that are not in ``changed`` have the states that they had
-        in the last request, or are in neither."""
+        """Return the next request and its number of partitions, looking only at ``changed``. All
+        other partitions have the states that they had in the last request, or are in neither."""
         fetch = self._next(states, changed)
         config = self._config
         request = FetchRequest(

@@ -282,7 +282,7 @@ class ReplicaManager:
         self._configure(p for p in self.hosted if p.topic_partition.topic in topics)
 
     def all_topic_configs_changed(self) -> None:
-        """As ``topic_configs_changed`` for all topics: the broker's defaults have changed."""
+        """Apply the configurations of all topics: the broker's defaults have changed."""
         self._configure(self.hosted)
 
     def _configure(self, partitions: Iterable[Partition]) -> None:

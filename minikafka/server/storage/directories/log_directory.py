@@ -273,7 +273,7 @@ class LogDirectory:
         await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
 
     async def checkpoint_starts(self) -> None:
-        """As ``flush_starts``, without those that the names of segments give now."""
+        """Write and flush the log start offsets that the names of segments do not give already."""
         await self._note_all(self._note_checked_start)
         await self.flush_starts()
 

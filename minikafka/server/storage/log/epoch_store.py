@@ -61,16 +61,16 @@ class LeaderEpochStore:
             self._changed(bool(len(self.cache)))
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """As ``assign``, but leave the write to the next change: when a log is loaded, an epoch
-        without records is removed anyway."""
+        """Note that an epoch begins, and leave the write to the next change: when a log is loaded,
+        an epoch without records is removed anyway."""
         self._unwritten |= self.cache.assign(epoch, start_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """As ``LeaderEpochCache.assign``."""
+        """Note that an epoch begins at ``start_offset``, and write the file if that is new."""
         self._changed(self.cache.assign(epoch, start_offset))
 
     def agree(self, epoch: int, offset: int) -> None:
-        """As ``LeaderEpochCache.agree``. Called when a log is recovered."""
+        """Note the epoch of a batch that recovery has found at ``offset``."""
         self._changed(self.cache.agree(epoch, offset))
 
     def truncate_from_end(self, end_offset: int) -> None:

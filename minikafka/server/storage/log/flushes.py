@@ -48,7 +48,8 @@ class LogFlushes:
             await self.up_to_now(replaced_by)  # the last records were copied to it without a flush
 
     async def flush(self, log: UnifiedLog, before_offset: int | None = None) -> None:
-        """As ``UnifiedLog.flush``, but call ``failed`` instead of raising OSError."""
+        """Flush a log up to ``before_offset`` (None: its end), after other flushes of it. Calls
+        ``failed`` where the disk refuses."""
         await self._turn(log)
         done = self._running[log] = asyncio.Event()
         if before_offset is None:

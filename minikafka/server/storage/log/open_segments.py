@@ -70,7 +70,7 @@ class OpenSegments:
                 self._close_one()
 
     def reopen(self, files: Files, path: str) -> File:
-        """As ``open``, for a segment whose file was closed by ``let_go``."""
+        """Open the file of a segment again, which ``let_go`` has closed. Raises OSError."""
         file = self.open(files, path)
         self.reopened += 1
         return file

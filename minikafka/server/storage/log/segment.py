@@ -395,11 +395,11 @@ class LogSegment:
         return self._file.read(length, position)
 
     def view(self, length: int, position: int) -> Buffer:
-        """As ``File.view``."""
+        """Return the bytes of the file without a copy where possible (``File.view``)."""
         return self._file.view(length, position)
 
     def view_cached(self, length: int, position: int) -> Buffer | None:
-        """As ``File.view_cached``."""
+        """Return the bytes if the page cache has them, else None (``File.view_cached``)."""
         return self._file.view_cached(length, position)
 
     async def read_cold(self, length: int, position: int) -> bytes:

@@ -174,8 +174,8 @@ class SparseIndex:
         return self._floor_in_file(target, field)
 
     def _floor_in(self, data: Buffer, first: int, count: int, target: int, field: int) -> Slot:
-        """As ``floor``, among the ``count`` entries in ``data``, the first of which has the number
-        ``first``."""
+        """Return the last entry in ``data`` whose ``field`` is at most ``target``. ``data`` has
+        ``count`` entries, numbered from ``first``."""
         size, unpack = self._entry_bytes, self._entry.unpack_from
         index = bisect_right(range(count), target, key=lambda i: unpack(data, i * size)[field]) - 1
         return Slot(first + index, unpack(data, index * size)) if index >= 0 else NO_SLOT

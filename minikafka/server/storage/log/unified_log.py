@@ -190,7 +190,7 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
     ) -> LogAppendInfo:
-        """As ``append_as_leader``, for a batch that ``leader_batch`` has returned, or would return.
+        """Append a batch whose records are valid: ``leader_batch`` has returned it, or would.
         ``append_time`` in ms replaces the producer's timestamps if the topic has LogAppendTime."""
         first_offset = self.log_end_offset
         if batch.producer_id >= 0:
