@@ -64,7 +64,7 @@ def _files() -> Iterator[tuple[str, str]]:
         name = path.relative_to(PACKAGE.parent).as_posix()
         if path.is_file() and is_shipped(name):
             yield name, path.read_text()
-    fallbacks = PACKAGE / "learn" / "wasm" / "fallback"
+    fallbacks = PACKAGE / "page" / "learn" / "wasm" / "fallback"
     for path in fallbacks.glob("[!_]*.py"):
         yield path.name, path.read_text()
     version = metadata.version("minikafka")
@@ -75,7 +75,7 @@ def _files() -> Iterator[tuple[str, str]]:
 def add_linked_code(archive: Path) -> None:
     """Add the sources that texts of chapters link to, for a reader who opens a link. Python imports
     the bytecode beside them."""
-    texts = PACKAGE / "learn" / "chapters" / "texts"
+    texts = PACKAGE / "page" / "learn" / "chapters" / "texts"
     tables = (tomllib.loads(path.read_text()) for path in sorted(texts.glob("*.toml")))
     links = {
         link.partition(":")[0]
