@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import mmap
 import ssl
-import struct
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from statistics import median
-from typing import cast
 
 import psutil
 import uvloop
 
 from scripts.lib.bench.harness import cpu_seconds, percentile
+from scripts.lib.bench.probe import Frames
 from scripts.lib.bench.requests import Check
 
-SIZE = struct.Struct(">i")
 LIMIT_S = 120  # no measurement takes as long: one that does is stuck
-BUFFER_BYTES = 4 << 20
 IN_FLIGHT = 5
 
 
@@ -111,19 +107,18 @@ class Run:
         self.last = b""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Frames):
     def __init__(self, run: Run, frames: Sequence[bytes], opening: Sequence[bytes]) -> None:
+        super().__init__()
         self._run = run
         self._opening = deque(opening)
         self._frames = cycle(frames)
         self._sent_at: deque[float] = deque()
-        self._buffer = memoryview(mmap.mmap(-1, BUFFER_BYTES))  # untouched pages take no memory
-        self._used = 0
         self.count = 0
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
         self._open()
 
     def _open(self) -> None:
@@ -145,28 +140,11 @@ class Connection(asyncio.BufferedProtocol):
             self._sent_at.append(time.perf_counter())
             self._transport.write(next(self._frames))
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer[self._used :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._used += nbytes
-        start = 0
-        while self._used - start >= 4:
-            (size,) = SIZE.unpack_from(self._buffer, start)
-            if self._used - start < 4 + size:
-                break
-            start += 4 + size
-            if self._opening:
-                self._opening.popleft()
-                self._open()
-            else:
-                self._responded(start - size, start)
-        rest = self._used - start
-        if start and rest:
-            self._buffer[:rest] = bytes(self._buffer[start : self._used])
-        self._used = rest
-
-    def _responded(self, start: int, end: int) -> None:
+    def received(self, frame: memoryview) -> None:
+        if self._opening:
+            self._opening.popleft()
+            self._open()
+            return
         run = self._run
         latencies = run.result.latencies_ms
         latencies.append((time.perf_counter() - self._sent_at.popleft()) * 1000)
@@ -174,9 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         if run.left:
             self._send()
         if not run.result.answer:
-            run.result.answer = bytes(self._buffer[start:end])
+            run.result.answer = bytes(frame)
         if len(latencies) == run.result.count:
-            run.last = bytes(self._buffer[start:end])
+            run.last = bytes(frame)
             run.done.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -37,8 +37,8 @@ def read_frame(position: int, length: int, frame_bytes: int) -> bytes:
     return SIZE.pack(frame_bytes - SIZE.size) + body.ljust(frame_bytes - SIZE.size, b"\0")
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Cuts what arrives into frames, and writes the responses to those of one read together."""
+class Frames(asyncio.BufferedProtocol):
+    """Cuts what arrives into frames, and calls ``received`` with each and ``read`` at the end."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(mmap.mmap(-1, BUFFER_BYTES))  # untouched pages take no memory
@@ -53,25 +53,23 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._used += nbytes
         start = 0
-        parts: list[bytes | memoryview] = []
         while self._used - start >= 4:
             (size,) = SIZE.unpack_from(self._buffer, start)
             if self._used - start < 4 + size:
                 break
-            self.respond(self._buffer[start + 4 : start + 4 + size], parts)
             start += 4 + size
+            self.received(self._buffer[start - size : start])
         rest = self._used - start
         if start and rest:
             self._buffer[:rest] = bytes(self._buffer[start : self._used])
         self._used = rest
-        if parts:
-            self.write(parts)
+        if start:
+            self.read()
 
-    def respond(self, frame: memoryview, parts: list[bytes | memoryview]) -> None:
-        raise AssertionError("a kind of probe responds")
+    def received(self, frame: memoryview) -> None:
+        raise AssertionError("each kind of connection has its own")
 
-    def write(self, parts: list[bytes | memoryview]) -> None:
-        self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
+    def read(self) -> None: ...
 
 
 class File:
@@ -86,19 +84,26 @@ class File:
         self._end += len(data)
 
 
-class LogProbe(Connection):
+class LogProbe(Frames):
+    """Writes the responses to the requests of one read together."""
+
     def __init__(self, file: File, answer: bytes) -> None:
         super().__init__()
         self._file, self._answer = file, answer
+        self._responses: list[bytes] = []
 
-    def respond(self, frame: memoryview, parts: list[bytes | memoryview]) -> None:
+    def received(self, frame: memoryview) -> None:
         (correlation_id,) = CORRELATION_ID.unpack_from(frame)
         crc32c.crc32c(frame[BATCH_CRC_START:])
         self._file.append(frame)
-        parts.append(HEAD.pack(4 + len(self._answer), correlation_id) + self._answer)
+        self._responses.append(HEAD.pack(4 + len(self._answer), correlation_id) + self._answer)
+
+    def read(self) -> None:
+        self._transport.write(b"".join(self._responses))
+        self._responses.clear()
 
 
-class FileProbe(Connection):
+class FileProbe(Frames):
     """Each response has ``overhead`` bytes besides those of the file."""
 
     def __init__(self, fd: int, overhead: int) -> None:
@@ -107,12 +112,13 @@ class FileProbe(Connection):
         self._padding = bytes(overhead - HEAD.size)
         self._free: list[bytearray] = []
         self._busy: list[bytearray] = []  # written, and perhaps not taken by the client yet
+        self._parts: list[bytes | memoryview] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._transport.set_write_buffer_limits(0)  # a write is carried out at once
 
-    def respond(self, frame: memoryview, parts: list[bytes | memoryview]) -> None:
+    def received(self, frame: memoryview) -> None:
         correlation_id, position, length = REQUEST.unpack_from(frame)
         memory = self._free.pop() if self._free else bytearray(length)
         if len(memory) < length:
@@ -121,10 +127,11 @@ class FileProbe(Connection):
         data = memoryview(memory)[:length]
         assert os.preadv(self._fd, [data], position) == length
         total = HEAD.size + len(self._padding) + length
-        parts += (HEAD.pack(total - 4, correlation_id) + self._padding, data)
+        self._parts += (HEAD.pack(total - 4, correlation_id) + self._padding, data)
 
-    def write(self, parts: list[bytes | memoryview]) -> None:
-        self._transport.writelines(parts)
+    def read(self) -> None:
+        self._transport.writelines(self._parts)
+        self._parts.clear()
         if not self._transport.get_write_buffer_size():
             self._free += self._busy
             self._busy = []

@@ -102,7 +102,7 @@ def one_more(cluster: Brokers) -> tuple[float, float]:
         command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
         command += [f"--override={key}={value}" for key, value in values.items()]
         started = time.monotonic()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
                 wait_until(lambda: len(listed(cluster)) == 4, "one more broker", every_s=0.02)
                 return time.monotonic() - started, cpu_seconds([psutil.Process(process.pid)])

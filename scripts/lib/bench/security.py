@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import ipaddress
 import ssl
 import struct
 import subprocess
@@ -20,11 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from minikafka.cli.secured.certificates import new_authority
 from minikafka.core.security.acl_cache import AclCache, AclRules
 from minikafka.core.security.acls import (
     AclEntry,
@@ -89,24 +85,12 @@ def run(report: Report) -> None:
 
 
 def security_settings(home: Path) -> dict[str, object]:
-    """Write a key with its certificate, of 127.0.0.1 and signed by itself, and the certificate
-    alone, which clients and brokers trust. Return the settings of all listeners."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bench")])
-    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (home / "keys.pem").write_bytes(secret + certificate.public_bytes(pem))
-    (home / "ca.pem").write_bytes(certificate.public_bytes(pem))
+    """Write a key with its certificate, and the authority that clients and brokers trust. Return
+    the settings of all listeners."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = new_authority("bench", now)
+    (home / "keys.pem").write_text(authority.issue("bench", ["127.0.0.1"], now))
+    (home / "ca.pem").write_text(authority.pem)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     entry = f'{module} required user_{USER}="{PASSWORD}";'
     return {

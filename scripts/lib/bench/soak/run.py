@@ -22,7 +22,6 @@ from scripts.lib.bench.soak.work import CHECKED, CHURNS, CLOCK, KEYED, PLAIN, TR
 
 DOCUMENT: Final = REPOSITORY / "docs" / "performance.md"
 PICTURE: Final = REPOSITORY / "docs" / "performance" / "soak.png"
-FILES: Final = REPOSITORY / "build" / "soak"
 SHORT: Final = 2.0  # minutes, if none are given
 LONG: Final = 15.0  # from so many minutes on the picture and the figures go into the documents
 INTERVALS: Final = 60
@@ -84,12 +83,10 @@ class Soak:
 
 def run(report: Report, minutes: float = SHORT) -> None:
     print(f"\nsoak of {minutes:g} minutes: waits (ms) and brokers")
-    FILES.mkdir(parents=True, exist_ok=True)
     with Brokers(BROKERS, SETTINGS, debug=True) as cluster:
         soak = soak_cluster(cluster, minutes * 60)
         soak.stall_ms = samples.longest_stall_ms([cluster.log(each) for each in cluster.ids])
-    samples.write_csv(FILES, soak.waits, soak.samples, soak.intervals)
-    drawn = PICTURE if minutes >= LONG else FILES / PICTURE.name
+    drawn = PICTURE if minutes >= LONG else REPOSITORY / "build" / PICTURE.name
     drawn.parent.mkdir(exist_ok=True)
     samples.draw(drawn, soak.waits, soak.samples, soak.intervals)
     shown = Report()
@@ -100,7 +97,7 @@ def run(report: Report, minutes: float = SHORT) -> None:
         picture = "![Waits, memory, CPU, descriptors and tasks over time](performance/soak.png)"
         measured = "\n\n".join([head, shown.markdown(), picture])
         DOCUMENT.write_text(insert(DOCUMENT.read_text(), measured, marks("soak")))
-    print(f"  written: {drawn.relative_to(REPOSITORY)}, {FILES.relative_to(REPOSITORY)}/*.csv")
+    print(f"  written: {drawn.relative_to(REPOSITORY)}")
 
 
 def soak_cluster(cluster: Brokers, seconds: float) -> Soak:

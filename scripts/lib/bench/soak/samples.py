@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import time
@@ -66,21 +65,6 @@ def longest_stall_ms(logs: Sequence[Path]) -> int:
     """Return how long an event loop stood still at most, as the brokers themselves logged it."""
     found = (STALLED.findall(log.read_text(errors="replace")) for log in logs)
     return max((int(ms) for each in found for ms in each), default=0)
-
-
-def write_csv(folder: Path, waits: Waits, samples: Sequence[Sample], intervals: int) -> None:
-    with (folder / "waits.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["second", "stream", "count", *(f"{share} ms" for share in SHARES)])
-        for number in range(intervals):
-            for stream in waits.streams:
-                found = waits.of(stream, number)
-                shares = [f"{percentile(found, share):.3f}" for share in SHARES.values()]
-                rows.writerow([number * waits.interval_s, stream, len(found), *shares])
-    with (folder / "processes.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["second", *Sample._fields[1:]])
-        rows.writerows([f"{s.at - waits.began:.1f}", *s[1:]] for s in samples)
 
 
 def draw(path: Path, waits: Waits, samples: Sequence[Sample], intervals: int) -> None:
