@@ -114,7 +114,8 @@ class Brokers:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            print("\n".join(self._failure(each, "was running") for each in self.ids))
+            words = (self._failure(each, "was started") for each in self.ids)
+            print("\n".join(words), file=sys.stderr)
         self._stack.close()
 
     def enter(self, context: contextlib.AbstractContextManager[T]) -> T:

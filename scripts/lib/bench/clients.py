@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from scripts.lib.bench.brokers import Brokers
@@ -71,7 +72,7 @@ def print_rows(
 def best(
     cluster: Brokers, what: str, names: tuple[str, ...], read: str, size: int, count: int
 ) -> Figures:
-    """Return the best of some rounds in turns. Each client writes to topics of its own; all read
+    """Return the best of some rounds in turns. Each client writes to other topics; all read
     the first one that ``read`` has written."""
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for number in range(ROUNDS):
@@ -108,150 +109,130 @@ class Stopwatch:
         self.cpu += time.process_time()
 
 
-Work = Callable[[str, str, int, int, Stopwatch], None]  # bootstrap, topic, count, size
+# Sends so many records of a payload and returns how many were acknowledged; or reads as many as
+# are there, at most so many, and returns their number.
+Send = Callable[[bytes, int, Stopwatch], Awaitable[int]]
+Read = Callable[[int], Awaitable[int]]
 
 
-def read_all(poll: Callable[[int], int], count: int, watch: Stopwatch) -> None:
-    """Read ``count`` records; the first one does not count."""
-    got = 0
-    while not got:
-        got = poll(1)
-    watch.start()
-    while got < count:
-        got += poll(CHUNK)
-    watch.stop()
+def one_by_one(producer: Any, topic: str) -> Send:
+    """The send of an asyncio client."""
+
+    async def send(payload: bytes, count: int, watch: Stopwatch) -> int:
+        watch.start()
+        futures = [await producer.send(topic, payload, partition=0) for _ in range(count)]
+        await producer.flush()
+        watch.stop()
+        return sum(future.exception() is None for future in futures)
+
+    return send
 
 
-async def read_all_async(
-    poll: Callable[[int], Awaitable[int]], count: int, watch: Stopwatch
-) -> None:
-    got = await poll(1)
-    watch.start()
-    while got < count:
-        got += await poll(CHUNK)
-    watch.stop()
+def many_at_once(producer: Any, topic: str) -> Send:
+    async def send(payload: bytes, count: int, watch: Stopwatch) -> int:
+        watch.start()
+        futures = [
+            await producer.send_many(
+                topic, [payload for _ in range(min(MANY_AT_ONCE, count - begin))], partition=0
+            )
+            for begin in range(0, count, MANY_AT_ONCE)
+        ]
+        written = [each for future in futures for each in await future]
+        watch.stop()
+        return sum(each.record_count for each in written)
+
+    return send
 
 
-def minikafka_send(kind: str) -> Work:
-    def work(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
-        from minikafka.client import ClientConfig, Producer, ProducerConfig
-        from minikafka.world.real.world import real_world, run
-
-        async def send() -> None:
-            config = ProducerConfig(linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
-            async with Producer(real_world(), ClientConfig(bootstrap), config) as producer:
-                await SENDERS[kind](producer, topic, 1, 1, Stopwatch())
-                assert await SENDERS[kind](producer, topic, count, size, watch) == count
-
-        run(send())
-
-    return work
-
-
-async def send_each(producer: Any, topic: str, count: int, size: int, watch: Stopwatch) -> int:
-    payload = b"x" * size
-    watch.start()
-    promises = [await producer.send(topic, payload, partition=0) for _ in range(count)]
-    await producer.flush()
-    watch.stop()
-    return sum(promise.exception() is None for promise in promises)
-
-
-async def send_many(producer: Any, topic: str, count: int, size: int, watch: Stopwatch) -> int:
-    payload = b"x" * size
-    watch.start()
-    futures = [
-        await producer.send_many(
-            topic, [payload for _ in range(min(MANY_AT_ONCE, count - begin))], partition=0
-        )
-        for begin in range(0, count, MANY_AT_ONCE)
-    ]
-    written = [each for future in futures for each in await future]
-    watch.stop()
-    return sum(each.record_count for each in written)
-
-
-async def send_arrow(producer: Any, topic: str, count: int, size: int, watch: Stopwatch) -> int:
-    """Send a table that is there."""
+def as_table(producer: Any, topic: str) -> Send:
     import pyarrow as pa
 
-    values = pa.array([b"x" * size] * count, pa.binary())
-    table = pa.table({"value": values, "partition": pa.repeat(pa.scalar(0, "int32"), count)})
-    watch.start()
-    written = await (await producer.send_arrow(topic, table))
-    watch.stop()
-    return sum(each.record_count for each in written)
+    async def send(payload: bytes, count: int, watch: Stopwatch) -> int:
+        partitions = pa.repeat(pa.scalar(0, "int32"), count)
+        values = pa.array([payload] * count, pa.binary())
+        table = pa.table({"value": values, "partition": partitions})
+        watch.start()
+        written = await (await producer.send_arrow(topic, table))
+        watch.stop()
+        return sum(each.record_count for each in written)
+
+    return send
 
 
-SENDERS = {"each": send_each, "many": send_many, "arrow": send_arrow}
+SENDS = {"minikafka": one_by_one, "minikafka many": many_at_once, "minikafka arrow": as_table}
 
 
-def minikafka_read(kind: str) -> Work:
-    """Read with ``poll``, ``poll_many`` or ``poll_arrow``. Every value of many is looked at, as
-    with confluent-kafka."""
+@asynccontextmanager
+async def minikafka_sender(name: str, bootstrap: str, topic: str) -> AsyncIterator[Send]:
+    from minikafka.client import ClientConfig, Producer, ProducerConfig
+    from minikafka.world.real.world import real_world
 
-    def work(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
-        from minikafka.client import ClientConfig, Consumer, ConsumerConfig
-        from minikafka.world.real.world import real_world, run
-
-        async def read() -> None:
-            config = ConsumerConfig(auto_offset_reset="earliest")
-            async with Consumer(real_world(), ClientConfig(bootstrap), config) as consumer:
-
-                async def poll(most: int) -> int:
-                    if kind == "each":
-                        return len(await consumer.poll(WAIT_MS, most))
-                    limit = {"max_records": 1} if most == 1 else {}
-                    if kind == "arrow":
-                        return int((await consumer.poll_arrow(WAIT_MS, **limit)).num_rows)
-                    batches = await consumer.poll_many(WAIT_MS, **limit)
-                    return sum(value is not None for batch in batches for value in batch.values)
-
-                await consumer.assign_topics(topic)
-                await read_all_async(poll, count, watch)
-
-        run(read())
-
-    return work
+    config = ProducerConfig(linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
+    async with Producer(real_world(), ClientConfig(bootstrap), config) as producer:
+        yield SENDS[name](producer, topic)
 
 
-def confluent_send(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
+@asynccontextmanager
+async def minikafka_reader(name: str, bootstrap: str, topic: str) -> AsyncIterator[Read]:
+    """``poll``, ``poll_many`` or ``poll_arrow``. Every value of many is looked at, as with
+    confluent-kafka."""
+    from minikafka.client import ClientConfig, Consumer, ConsumerConfig
+    from minikafka.world.real.world import real_world
+
+    config = ConsumerConfig(auto_offset_reset="earliest")
+    async with Consumer(real_world(), ClientConfig(bootstrap), config) as consumer:
+
+        async def read(most: int) -> int:
+            if name == "minikafka":
+                return len(await consumer.poll(WAIT_MS, most))
+            limit = {"max_records": 1} if most == 1 else {}
+            if name == "minikafka arrow":
+                return int((await consumer.poll_arrow(WAIT_MS, **limit)).num_rows)
+            batches = await consumer.poll_many(WAIT_MS, **limit)
+            return sum(value is not None for batch in batches for value in batch.values)
+
+        await consumer.assign_topics(topic)
+        yield read
+
+
+@asynccontextmanager
+async def confluent_sender(_: str, bootstrap: str, topic: str) -> AsyncIterator[Send]:
     from confluent_kafka import Producer
 
     settings = {"linger.ms": LINGER_MS, "batch.size": BATCH_BYTES, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **settings})
-    settled = 0
 
-    def on_delivery(error: object, message: object) -> None:
-        nonlocal settled
-        assert error is None
-        settled += 1
+    async def send(payload: bytes, count: int, watch: Stopwatch) -> int:
+        errors: list[object] = []
 
-    producer.produce(topic, b"first", partition=0)
-    producer.flush()
-    payload = b"x" * size
-    watch.start()
-    for _ in range(count):
-        while True:
-            try:
-                producer.produce(topic, payload, partition=0, on_delivery=on_delivery)
-                break
-            except BufferError:
-                producer.poll(0.01)
-        producer.poll(0)
-    producer.flush()
-    watch.stop()
-    assert settled == count
+        def settle(error: object, message: object) -> None:
+            errors.append(error)
+
+        watch.start()
+        for _ in range(count):
+            while True:
+                try:
+                    producer.produce(topic, payload, partition=0, on_delivery=settle)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            producer.poll(0)
+        producer.flush()
+        watch.stop()
+        return errors.count(None)
+
+    yield send
 
 
-def confluent_read(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
+@asynccontextmanager
+async def confluent_reader(_: str, bootstrap: str, topic: str) -> AsyncIterator[Read]:
     from confluent_kafka import Consumer, TopicPartition
 
     settings = {"group.id": "bench", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
 
-    def poll(most: int) -> int:
+    async def read(most: int) -> int:
         got = 0
         for message in consumer.consume(most, WAIT_MS / 1000):
             assert message.error() is None
@@ -259,92 +240,104 @@ def confluent_read(bootstrap: str, topic: str, count: int, size: int, watch: Sto
             got += 1
         return got
 
-    read_all(poll, count, watch)
+    yield read
     consumer.close()
 
 
-def aiokafka_send(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
-    import uvloop
+@asynccontextmanager
+async def aiokafka_sender(_: str, bootstrap: str, topic: str) -> AsyncIterator[Send]:
     from aiokafka import AIOKafkaProducer
 
-    async def work() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            linger_ms=LINGER_MS,
-            max_batch_size=BATCH_BYTES,
-            acks="all",
-            enable_idempotence=True,
-        )
-        async with producer:
-            await producer.send_and_wait(topic, b"first", partition=0)
-            assert await send_each(producer, topic, count, size, watch) == count
-
-    uvloop.run(work())
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap, linger_ms=LINGER_MS, max_batch_size=BATCH_BYTES, acks="all",
+        enable_idempotence=True,
+    ) as producer:  # fmt: skip
+        yield one_by_one(producer, topic)
 
 
-def aiokafka_read(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
-    import uvloop
+@asynccontextmanager
+async def aiokafka_reader(_: str, bootstrap: str, topic: str) -> AsyncIterator[Read]:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    async def work() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-        async with consumer:
+    settings = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
+    async with AIOKafkaConsumer(**settings) as consumer:
 
-            async def poll(most: int) -> int:
-                found = await consumer.getmany(timeout_ms=WAIT_MS, max_records=most)
-                return sum(map(len, found.values()))
+        async def read(most: int) -> int:
+            found = await consumer.getmany(timeout_ms=WAIT_MS, max_records=most)
+            return sum(map(len, found.values()))
 
-            consumer.assign([TopicPartition(topic, 0)])
-            await read_all_async(poll, count, watch)
-
-    uvloop.run(work())
+        consumer.assign([TopicPartition(topic, 0)])
+        yield read
 
 
-def kafka_python_send(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
+@asynccontextmanager
+async def kafka_python_sender(_: str, bootstrap: str, topic: str) -> AsyncIterator[Send]:
     from kafka import KafkaProducer
 
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, linger_ms=LINGER_MS, batch_size=BATCH_BYTES, acks="all"
-    )
-    producer.send(topic, b"first", partition=0).get(30)
-    payload = b"x" * size
-    watch.start()
-    promises = [producer.send(topic, payload, partition=0) for _ in range(count)]
-    producer.flush()
-    watch.stop()
-    assert all(promise.succeeded() for promise in promises)
+    settings = {"linger_ms": LINGER_MS, "batch_size": BATCH_BYTES, "acks": "all"}
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **settings)
+
+    async def send(payload: bytes, count: int, watch: Stopwatch) -> int:
+        watch.start()
+        futures = [producer.send(topic, payload, partition=0) for _ in range(count)]
+        producer.flush()
+        watch.stop()
+        return sum(future.succeeded() for future in futures)
+
+    yield send
     producer.close()
 
 
-def kafka_python_read(bootstrap: str, topic: str, count: int, size: int, watch: Stopwatch) -> None:
+@asynccontextmanager
+async def kafka_python_reader(_: str, bootstrap: str, topic: str) -> AsyncIterator[Read]:
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
-    )
+    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, **settings)
     consumer.assign([TopicPartition(topic, 0)])
 
-    def poll(most: int) -> int:
+    async def read(most: int) -> int:
         return sum(map(len, consumer.poll(WAIT_MS, max_records=most).values()))
 
-    read_all(poll, count, watch)
+    yield read
     consumer.close()
 
 
-WORK: dict[str, tuple[Work, Work]] = {  # send, read
-    "minikafka": (minikafka_send("each"), minikafka_read("each")),
-    "minikafka many": (minikafka_send("many"), minikafka_read("many")),
-    "minikafka arrow": (minikafka_send("arrow"), minikafka_read("arrow")),
-    "confluent-kafka": (confluent_send, confluent_read),
-    "aiokafka": (aiokafka_send, aiokafka_read),
-    "kafka-python": (kafka_python_send, kafka_python_read),
-}
+SENDERS = {
+    **dict.fromkeys(SENDS, minikafka_sender), "confluent-kafka": confluent_sender,
+    "aiokafka": aiokafka_sender, "kafka-python": kafka_python_sender,
+}  # fmt: skip
+READERS = {
+    **dict.fromkeys(SENDS, minikafka_reader), "confluent-kafka": confluent_reader,
+    "aiokafka": aiokafka_reader, "kafka-python": kafka_python_reader,
+}  # fmt: skip
+
+
+async def work(name: str, what: str, bootstrap: str, topic: str, count: int, size: int) -> None:
+    """Send or read, after one record that does not count; print the figures as JSON."""
+    watch = Stopwatch()
+    if what == "send":
+        async with SENDERS[name](name, bootstrap, topic) as send:
+            assert await send(b"first", 1, watch) == 1
+            assert await send(b"x" * size, count, watch) == count
+    else:
+        async with READERS[name](name, bootstrap, topic) as read:
+            while not (got := await read(1)):
+                pass
+            watch.start()
+            while got < count:
+                got += await read(CHUNK)
+            watch.stop()
+    print(json.dumps({"rate": count / watch.wall, "cpu": watch.cpu / count * 1e6}))
 
 
 def main(name: str, what: str, bootstrap: str, topic: str, count: str, size: str) -> None:
-    watch = Stopwatch()
-    WORK[name][what == "read"](bootstrap, topic, int(count), int(size), watch)
-    print(json.dumps({"rate": int(count) / watch.wall, "cpu": watch.cpu / int(count) * 1e6}))
+    done = work(name, what, bootstrap, topic, int(count), int(size))
+    if name in SENDS:
+        from minikafka.world.real.world import run
+    else:
+        from uvloop import run
+    run(done)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from scripts.lib.bench.brokers import (
 )
 from scripts.lib.bench.failover import FAILED, FAILOVER, SHUTDOWN, STOP, Add
 from scripts.lib.bench.harness import REPOSITORY, child, percentile, resident_mb
-from scripts.lib.bench.load import IN_FLIGHT, Client
+from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client
 from scripts.lib.bench.loads import KB, MB, bare, end_to_end, name_of, produced, reads
 from scripts.lib.bench.report import PROBE, Report, Section, Sheet, insert, tables
 from scripts.lib.bench.requests import fetched_bytes
@@ -148,7 +148,7 @@ def bare_reads(cluster: Brokers) -> Client:
     log.write_bytes(os.urandom(IN_FLIGHT * MB))
     port, _ = cluster.enter(child("probe", "file", log, FRAME_BYTES))
     frames = [probe.read_frame(number * MB, MB, FRAME_BYTES) for number in range(IN_FLIGHT)]
-    return Client(int(port), [frames], lambda _: None)
+    return Client(int(port), [frames], NO_CHECK)
 
 
 def stop_and_start(add: Add, cluster: Brokers) -> None:

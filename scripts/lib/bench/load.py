@@ -20,6 +20,7 @@ from scripts.lib.bench.requests import Check
 
 LIMIT_S = 120  # no measurement takes as long: one that does is stuck
 IN_FLIGHT = 5
+NO_CHECK: Check = len  # of a server that knows nothing of Kafka
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench import probe
@@ -17,7 +17,7 @@ from scripts.lib.bench.brokers import LARGE, OURS, Brokers, spread
 from scripts.lib.bench.groups import SETTINGS as GROUPS
 from scripts.lib.bench.groups import at_rest, commits, heartbeats
 from scripts.lib.bench.harness import child, percentile
-from scripts.lib.bench.load import IN_FLIGHT, Client, Result, in_turns, middle
+from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, Result, in_turns, middle
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
     check_of,
@@ -87,11 +87,16 @@ def fetched(size: int, connections: int = 1, in_flight: int = IN_FLIGHT) -> Made
         frame = produce_frame(topic, size - MOST_HEAD_BYTES, acks=1)
         Client(cluster.ports[0], [[frame]], produced_offset).drive(count - 1)
         frames = [fetch_frame(topic, offset, size) for offset in range(count)]
-        starts = [count * number // connections for number in range(connections)]
-        shares = [[*frames[start:], *frames[:start]] for start in starts]
+        shares = rotated(frames, connections)
         return Client(cluster.ports[0], shares, fetched_bytes, [cluster.process(1)], in_flight)
 
     return make
+
+
+def rotated(frames: Sequence[bytes], connections: int) -> list[list[bytes]]:
+    """Return the frames for each connection; each begins at another place."""
+    starts = [len(frames) * number // connections for number in range(connections)]
+    return [[*frames[start:], *frames[:start]] for start in starts]
 
 
 def reads(cluster: Brokers, batch_bytes: int) -> Client:
@@ -113,7 +118,7 @@ def bare(cluster: Brokers, ours: Client) -> Client:
     """The same bytes to a server that writes them, and responds with as many as the broker."""
     size = len(ours.drive(1).answer) - 4
     port, process = cluster.enter(child("probe", "log", cluster.directory, size))
-    return replace(ours, port=int(port), check=lambda _: None, processes=[process])
+    return Client(int(port), ours.frames, NO_CHECK, [process], ours.in_flight)
 
 
 def bare_file(size: int) -> Beside:
@@ -127,11 +132,8 @@ def bare_file(size: int) -> Beside:
         port, process = cluster.enter(child("probe", "file", segment, overhead))
         bytes_of_request = len(ours.frames[0][0])
         frames = [probe.read_frame(n * length, length, bytes_of_request) for n in range(count)]
-        connections = len(ours.frames)
-        starts = [count * number // connections for number in range(connections)]
-        shares = [[*frames[start:], *frames[:start]] for start in starts]
-        return replace(
-            ours, port=int(port), frames=shares, check=lambda _: None, processes=[process]
+        return Client(
+            int(port), rotated(frames, len(ours.frames)), NO_CHECK, [process], ours.in_flight
         )
 
     return make

@@ -37,7 +37,7 @@ def run(report: Report) -> None:
 
 
 async def _send(bootstrap: str, strategy: str) -> dict[str, float]:
-    """Send in small bursts, as an application under moderate load does, to a topic of its own."""
+    """Send in small bursts, as an application under moderate load does."""
     world, config = real_world(), ClientConfig(bootstrap)
     topic = f"spread-{strategy}"
     async with Admin(world, config) as admin:

@@ -4,7 +4,7 @@ Kafka connector.
 The connector's jars are those of MINIKAFKA_SPARK_KAFKA_JARS, as for its test; without them the
 column is empty. The floor is a data source in Python whose batches are ready-made: what Spark's
 border to Python lets through when nothing has to be fetched or decoded. All take turns in one
-session; what is cold has a session of its own each time. CPU time is that of all processes, brokers
+session; a cold start has a session for itself each time. CPU time is that of all processes, brokers
 included: unlike rates it says the same on a busy machine.
 """
 

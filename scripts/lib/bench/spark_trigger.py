@@ -84,7 +84,7 @@ def median(runs: list[Run]) -> Run:
 
 
 class Shop:
-    """A new project with topics of its own, which hold the orders of the template."""
+    """A new project with new topics, which hold the orders of the template."""
 
     def __init__(self, folder: Path, cluster: Brokers, number: int, options: str) -> None:
         make_project(folder)
