@@ -80,8 +80,7 @@ def take_memory(directory: Path) -> None:
 def child(module: str, *arguments: object) -> Iterator[tuple[str, psutil.Process]]:
     """Run a module that prints one line when it is ready; the value is the line and the process."""
     command = [sys.executable, "-m", f"scripts.lib.bench.{module}", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
