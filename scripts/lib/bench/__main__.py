@@ -1,45 +1,35 @@
-"""Runs the benchmarks named, or all. A name may have an option: `stalls:TEXT` runs only the rows
-whose names have TEXT, `soak:MINUTES`, or `soak MINUTES`, lasts that long, `scale:NUMBER` takes so
-many partitions, and `flames:DIRECTORY` the brokers of another checkout."""
+"""Runs the benchmarks named, or all. A name may have an option: `stalls:TEXT` takes only the inputs
+whose names have TEXT, `soak:MINUTES`, or `soak MINUTES`, lasts so long, and `scale:NUMBER` takes so
+many partitions."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench import (
+    catching_up,
     clients,
-    codec,
-    connections,
-    controller,
     copies,
-    fetch,
-    flames,
+    failover,
     formats,
-    groups,
     idle,
-    interpreters,
-    log,
+    kafka,
+    loads,
     page,
     partitioners,
-    produce,
-    replication,
+    processes,
     scale,
     security,
-    side_by_side,
     spark,
     spark_cluster,
-    spark_streams,
     spark_trigger,
     stalls,
-    start,
     tab,
     testing,
-    timer,
-    transactions,
 )
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.soak import run as soak
@@ -47,48 +37,38 @@ from scripts.lib.bench.soak import run as soak
 # Beside the figures of both kinds.
 IN_THE_DOCUMENT = ("start", "interpreters", "idle", "connections", "client")
 BENCHMARKS: dict[str, Callable[[Report], None]] = {
-    "codec": codec.run,
-    "log": log.run,
-    "produce": produce.run_produce,
-    "fetch": fetch.run,
-    "replication": replication.run,
-    "catching-up": replication.catching_up,
+    **{name: partial(loads.run, name) for name in loads.TABLES},
+    "failover": failover.run,
+    "catching-up": catching_up.run,
     "copies": copies.run,
-    "latency": produce.run_latency,
-    "start": start.run,
+    "start": processes.start,
     "idle": idle.run,
-    "connections": connections.run,
     "testing": testing.run,
-    "timer": timer.run,
-    "controller": controller.run,
     "scale": scale.run,
-    "groups": groups.run,
     "client": clients.run,
     "partitioners": partitioners.run,
-    "transactions": transactions.run,
     "security": security.run,
     "page": page.run,
     "tab": tab.run,
     "stalls": stalls.run,
     "spark": spark.run,
-    "spark-cluster": spark_cluster.run,
-    "spark-streams": spark_streams.run,
+    "spark-streams": spark.run_streams,
     "spark-trigger": spark_trigger.run,
+    "spark-cluster": spark_cluster.run,
     "formats": formats.run,
-    "interpreters": interpreters.run,
-    "flames": flames.run,
+    "interpreters": processes.interpreters,
+    "flames": processes.flames,
     "soak": soak.run,
-    "kafka": lambda _: side_by_side.run([BENCHMARKS[name] for name in IN_THE_DOCUMENT]),
+    "kafka": lambda _: kafka.run([BENCHMARKS[name] for name in IN_THE_DOCUMENT]),
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
     "catching-up", "scale", "spark-cluster", "interpreters", "flames", "soak", "kafka"
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
-    "stalls": lambda report, text: stalls.run(report, [text]),
+    "stalls": stalls.run,
     "scale": lambda report, number: scale.run(report, int(number)),
     "soak": lambda report, minutes: soak.run(report, float(minutes)),
-    "flames": lambda report, directory: flames.run(report, Path(directory)),
 }
 
 

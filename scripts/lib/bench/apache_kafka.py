@@ -46,7 +46,7 @@ def jars_in(directory: Path) -> Path:
     """Return ``directory`` or its ``libs``, whichever has a broker's jar. Raises NoApacheKafka."""
     for folder in (directory, directory / "libs"):
         if version_in(folder):
-            return folder.resolve()  # brokers run in directories of their own
+            return folder.resolve()  # brokers run in other directories
     raise NoApacheKafka(
         f"no jar of a Kafka broker (kafka_2.13-VERSION.jar) in {directory} or {directory}/libs; "
         f"{JARS} must name a directory with the jars of Apache Kafka"

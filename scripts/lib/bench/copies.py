@@ -7,20 +7,21 @@ processors.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import crc32c
 
-from scripts.lib.bench import servers
+from scripts.lib.bench.harness import take_memory
 from scripts.lib.bench.report import Report
 
 BATCH_BYTES = 256 << 10
-FILE_BYTES = 128 << 20
+BATCHES = 400
 ROUNDS = 9
 SOCKET_BYTES = 4 << 20
 PROCESSORS = 2
@@ -29,21 +30,20 @@ FOLLOWERS = 2
 
 def run(report: Report) -> None:
     with tempfile.TemporaryDirectory() as home:
-        servers.take_memory(Path(home))
-        costs = {**of_sockets(), **of_memory(), **of_files(Path(home) / "log")}
+        take_memory(Path(home))
+        costs = {**of_sockets(), **of_memory_and_files(Path(home) / "log")}
     report.section("a copy or a checksum of one MB (us of CPU)", "us", "")
     for name, cost in costs.items():
         report.row(name, "us", cost)
     print_bound(report, costs)
 
 
-def print_bound(report: Report, costs: dict[str, float]) -> None:
+def print_bound(report: Report, costs: Mapping[str, float]) -> None:
     """acks=1 is bounded by the leader, whose processor is busy while the client has the other one.
     With acks=all all processes share the processors."""
     send, receive = costs["send"], costs["receive"]
     store = receive + costs["CRC-32C"] + costs["write to a file that grows"]
-    read = costs["read from the page cache"]
-    leader = store + read + FOLLOWERS * send
+    leader = store + costs["read from the page cache"] + FOLLOWERS * send
     everybody = send + leader + FOLLOWERS * store
     report.section("copies and checksums of one MB alone (us of CPU)", "acks=all", "acks=1")
     report.row("client", "us", send, send)
@@ -54,16 +54,20 @@ def print_bound(report: Report, costs: dict[str, float]) -> None:
     report.row(f"MB/s at most, {PROCESSORS} processors", "1", every * 1e6, one * 1e6)
 
 
-def best(step: Callable[[int], object], count: int, prepare: Callable[[], object]) -> float:
-    """The least CPU time of several rounds, in us a MB."""
-    least = float("inf")
-    for _ in range(ROUNDS):
+def least(
+    *steps: Callable[[int], object], prepare: Callable[[], object] = gc.collect
+) -> list[float]:
+    """Return the least CPU time of each step in several rounds, in us a MB. The steps take turns
+    for each batch."""
+    spent = [[0] * ROUNDS for _ in steps]
+    for number in range(ROUNDS):
         prepare()
-        began = time.thread_time_ns()
-        for number in range(count):
-            step(number)
-        least = min(least, (time.thread_time_ns() - began) / 1000 / (count * BATCH_BYTES) * 1e6)
-    return least
+        for batch in range(BATCHES):
+            for step, of_step in zip(steps, spent, strict=True):
+                began = time.thread_time_ns()
+                step(batch)
+                of_step[number] += time.thread_time_ns() - began
+    return [min(of_step) / 1000 / (BATCHES * BATCH_BYTES / 1e6) for of_step in spent]
 
 
 def of_sockets() -> dict[str, float]:
@@ -74,44 +78,32 @@ def of_sockets() -> dict[str, float]:
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
     data, memory = os.urandom(BATCH_BYTES), memoryview(bytearray(BATCH_BYTES))
-    spent = {"send": [0] * ROUNDS, "receive": [0] * ROUNDS}
-    count = 400
-    for number in range(ROUNDS):
-        for _ in range(count):
-            began = time.thread_time_ns()
-            sender.sendall(data)
-            between = time.thread_time_ns()
-            missing = BATCH_BYTES
-            while missing:
-                missing -= receiver.recv_into(memory, missing)
-            spent["send"][number] += between - began
-            spent["receive"][number] += time.thread_time_ns() - between
-    sender.close()
-    receiver.close()
-    size = count * BATCH_BYTES / 1e6
-    return {name: min(rounds) / 1000 / size for name, rounds in spent.items()}
+
+    def receive(_: int) -> None:
+        missing = BATCH_BYTES
+        while missing:
+            missing -= receiver.recv_into(memory, missing)
+
+    with sender, receiver:
+        send_us, receive_us = least(lambda _: sender.sendall(data), receive)
+    return {"send": send_us, "receive": receive_us}
 
 
-def of_memory() -> dict[str, float]:
-    data = memoryview(bytearray(os.urandom(8 * BATCH_BYTES)))
+def of_memory_and_files(path: Path) -> dict[str, float]:
+    data, memory = memoryview(os.urandom(8 * BATCH_BYTES)), bytearray(BATCH_BYTES)
     batches = [data[at : at + BATCH_BYTES] for at in range(0, len(data), BATCH_BYTES)]
-    return {
-        "CRC-32C": best(lambda n: crc32c.crc32c(batches[n % 8]), 800, lambda: None),
-    }
-
-
-def of_files(path: Path) -> dict[str, float]:
-    data, memory = os.urandom(BATCH_BYTES), bytearray(BATCH_BYTES)
-    count = FILE_BYTES // BATCH_BYTES
     fd = os.open(path, os.O_CREAT | os.O_RDWR)
     try:
-        grows = best(
-            lambda n: os.pwrite(fd, data, n * BATCH_BYTES), count, lambda: os.ftruncate(fd, 0)
+        (checksum,) = least(lambda n: crc32c.crc32c(batches[n % 8]))
+        (grows,) = least(
+            lambda n: os.pwrite(fd, batches[0], n * BATCH_BYTES),
+            prepare=lambda: os.ftruncate(fd, 0),
         )
-        used = best(lambda n: os.preadv(fd, [memory], n * BATCH_BYTES), count, lambda: None)
+        (used,) = least(lambda n: os.preadv(fd, [memory], n * BATCH_BYTES))
     finally:
         os.close(fd)
     return {
+        "CRC-32C": checksum,
         "write to a file that grows": grows,
         "read from the page cache": used,
     }

@@ -1,131 +1,187 @@
-"""The load generator: one raw connection that keeps N requests in flight and times the answers."""
+"""The load generator: connections that keep requests in flight, and rounds in turns."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import struct
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle
-from typing import cast
+from statistics import median
 
-SIZE = struct.Struct(">i")
-LIMIT_S = 120  # no measurement takes as long: what does is stuck
+import psutil
+import uvloop
+
+from scripts.lib.bench.harness import cpu_seconds, percentile
+from scripts.lib.bench.probe import Frames
+from scripts.lib.bench.requests import Check
+
+LIMIT_S = 120  # no measurement takes as long: one that does is stuck
+IN_FLIGHT = 5
+NO_CHECK: Check = len  # of a server that knows nothing of Kafka
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
-    """``latencies_ms`` one for each request, in order."""
+    """One round. ``shares`` are the responses of each connection, ``cpu_s`` the server's CPU time,
+    ``answer`` the first response."""
 
-    requests: int
-    seconds: float
-    answered_bytes: int
-    latencies_ms: list[float]
+    count: int
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    latencies_ms: list[float] = field(default_factory=list)
+    shares: list[int] = field(default_factory=list)
+    answer: bytes = b""
 
     @property
     def per_second(self) -> float:
-        return self.requests / self.seconds
+        return self.count / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """Of one request."""
+        return self.cpu_s / self.count * 1e6
+
+    @property
+    def unfairness(self) -> float:
+        return max(self.shares) / max(1, min(self.shares))
 
     def percentile_ms(self, share: float) -> float:
-        ordered = sorted(self.latencies_ms)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return percentile(sorted(self.latencies_ms), share)
 
 
-class Load(asyncio.BufferedProtocol):
-    """Sends the same frames in turn, over and over; keeps the first answer for a look at it.
+@dataclass(frozen=True)
+class Client:
+    """What is sent to one server, and how its responses are checked.
 
-    Before these it sends each frame of ``opening`` after the answer to the one before: a login."""
+    ``frames`` has the requests of each connection, sent in turn again and again. ``opening`` is
+    sent first, one by one: a login. After it the first request of each connection, which is
+    slower, is not counted. The first and the last response of a round are checked.
+    """
 
-    def __init__(
-        self, frames: Sequence[bytes], count: int, in_flight: int, opening: Sequence[bytes] = ()
-    ) -> None:
+    port: int
+    frames: Sequence[Sequence[bytes]]
+    check: Check
+    processes: Sequence[psutil.Process] = ()
+    in_flight: int = IN_FLIGHT
+    opening: Sequence[bytes] = ()
+    tls: ssl.SSLContext | None = None
+
+    def drive(self, count: int) -> Result:
+        """Send ``count`` requests: each connection sends the next one when it has a response."""
+        return uvloop.run(self._drive(count))
+
+    async def _drive(self, count: int) -> Result:
+        loop = asyncio.get_running_loop()
+        run = Run(count, loop.create_future())
+        connections = [
+            Connection(run, [*frames[1:], frames[0]], [*self.opening, frames[0]])
+            for frames in self.frames
+        ]
+        async with asyncio.timeout(LIMIT_S):
+            for each in connections:
+                await loop.create_connection(lambda: each, "127.0.0.1", self.port, ssl=self.tls)  # noqa: B023
+            await asyncio.gather(*(each.opened for each in connections))
+            cpu, started = cpu_seconds(self.processes), time.perf_counter()
+            for each in connections:
+                each.begin(self.in_flight)
+            await run.done
+            run.result.seconds = time.perf_counter() - started
+            run.result.cpu_s = cpu_seconds(self.processes) - cpu
+        for each in connections:
+            each.close()
+        run.result.shares = [each.count for each in connections]
+        for answer in (run.result.answer, run.last):
+            self.check(answer)
+        return run.result
+
+
+class Run:
+    """What the connections of one round share."""
+
+    def __init__(self, count: int, done: asyncio.Future[None]) -> None:
+        self.result = Result(count)
+        self.left = count
+        self.done = done
+        self.last = b""
+
+
+class Connection(Frames):
+    def __init__(self, run: Run, frames: Sequence[bytes], opening: Sequence[bytes]) -> None:
+        super().__init__()
+        self._run = run
         self._opening = deque(opening)
         self._frames = cycle(frames)
-        self._left = count
-        self._count = count
-        self._in_flight = in_flight
         self._sent_at: deque[float] = deque()
-        self._latencies: list[float] = []
-        self._bytes = 0
-        self._buffer = memoryview(bytearray(4 << 20))
-        self._used = 0
-        self.last_answer = b""
-        self.done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.count = 0
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._go_on()
+        super().connection_made(transport)
+        self._open()
 
-    def _go_on(self) -> None:
+    def _open(self) -> None:
         if self._opening:
             self._transport.write(self._opening[0])
-            return
-        self._started = time.perf_counter()
-        for _ in range(min(self._in_flight, self._left)):
+        else:
+            self.opened.set_result(None)
+
+    def begin(self, in_flight: int) -> None:
+        for _ in range(in_flight):
             self._send()
 
+    def close(self) -> None:
+        self._transport.close()
+
     def _send(self) -> None:
-        self._left -= 1
-        self._sent_at.append(time.perf_counter())
-        self._transport.write(next(self._frames))
+        if self._run.left:
+            self._run.left -= 1
+            self._sent_at.append(time.perf_counter())
+            self._transport.write(next(self._frames))
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer[self._used :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._used += nbytes
-        start = 0
-        while self._used - start >= 4:
-            (size,) = SIZE.unpack_from(self._buffer, start)
-            if self._used - start < 4 + size:
-                break
-            if self._opening:
-                start += 4 + size
-                self._opening.popleft()
-                self._go_on()
-                continue
-            if not self.last_answer:
-                self.last_answer = bytes(self._buffer[start + 4 : start + 4 + size])
-            self._bytes += size
-            start += 4 + size
-            self._latencies.append((time.perf_counter() - self._sent_at.popleft()) * 1000)
-            if self._left:
-                self._send()
-        rest = self._used - start
-        if start and rest:
-            self._buffer[:rest] = bytes(self._buffer[start : self._used])
-        self._used = rest
-        if len(self._latencies) == self._count and not self.done.done():
-            seconds = time.perf_counter() - self._started
-            self.done.set_result(Result(self._count, seconds, self._bytes, self._latencies))
-            self._transport.close()
+    def received(self, frame: memoryview) -> None:
+        if self._opening:
+            self._opening.popleft()
+            self._open()
+            return
+        run = self._run
+        latencies = run.result.latencies_ms
+        latencies.append((time.perf_counter() - self._sent_at.popleft()) * 1000)
+        self.count += 1
+        if run.left:
+            self._send()
+        if not run.result.answer:
+            run.result.answer = bytes(frame)
+        if len(latencies) == run.result.count:
+            run.last = bytes(frame)
+            run.done.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_exception(ConnectionError(f"closed by the server: {error}"))
+        for future in (self.opened, self._run.done):
+            if not future.done():
+                future.set_exception(ConnectionError(f"closed by the server: {error}"))
 
 
-async def drive(port: int, frame: bytes, count: int, in_flight: int) -> tuple[Result, bytes]:
-    """Send ``frame`` ``count`` times; the result, and the first answer's bytes."""
-    return await drive_in_turn(port, [frame], count, in_flight)
+def in_turns(clients: Mapping[str, Client], count: int, rounds: int) -> dict[str, list[Result]]:
+    """Warm up each client, and take rounds of all in turns: what disturbs the machine meets all."""
+    for client in clients.values():
+        client.drive(max(50, count // 10))
+    found: dict[str, list[Result]] = {name: [] for name in clients}
+    for _ in range(rounds):
+        for name, client in clients.items():
+            found[name].append(client.drive(count))
+    return found
 
 
-async def drive_in_turn(
-    port: int,
-    frames: Sequence[bytes],
-    count: int,
-    in_flight: int,
-    opening: Sequence[bytes] = (),
-    tls: ssl.SSLContext | None = None,
-) -> tuple[Result, bytes]:
-    """Send ``count`` times one of ``frames``, each in its turn, after ``opening``; returns as
-    ``drive``."""
-    loop = asyncio.get_running_loop()
-    _, load = await loop.create_connection(
-        lambda: Load(frames, count, in_flight, opening), "127.0.0.1", port, ssl=tls
-    )
-    async with asyncio.timeout(LIMIT_S):
-        return await load.done, load.last_answer
+def middle(results: Sequence[Result]) -> Result:
+    """Return the round whose rate is the median, with the least CPU time of all rounds."""
+    ordered = sorted(results, key=lambda each: each.per_second)
+    found = ordered[len(ordered) // 2]
+    found.cpu_s = min(each.cpu_s for each in results)
+    return found
+
+
+def rate(results: Sequence[Result]) -> float:
+    return median(each.per_second for each in results)

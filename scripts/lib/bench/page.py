@@ -16,22 +16,17 @@ import contextlib
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from urllib.parse import urljoin
 
-import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from scripts.lib.bench.broker_processes import BrokerProcesses, minikafka_command
-from scripts.lib.bench.nasty_inputs import receive
+from minikafka.protocol.api_keys import ApiKey
+from scripts.lib.bench.brokers import Brokers, spread
+from scripts.lib.bench.harness import cpu_at_rest
 from scripts.lib.bench.report import Report
-from scripts.lib.bench.requests import produce_frame
-from scripts.lib.cluster import free_ports
+from scripts.lib.bench.requests import accepted, produce_frame, receive
 
 BROKERS = 3
 SIZES = (50, 1_000)  # partitions with a replica on every broker
@@ -55,52 +50,38 @@ RECORD_BYTES = 1000
 
 @dataclass
 class Costs:
-    """Of the rounds with the page, or of those without: CPU of a broker in percent, and latencies
-    of produces in ms, for each second."""
+    """Of the rounds of one kind: CPU of a broker in percent, and latencies of produces in ms, for
+    each second."""
 
     percents: list[float] = field(default_factory=list)
     waits_ms: list[list[float]] = field(default_factory=list)
-
-    @property
-    def percent(self) -> float:
-        return sum(self.percents) / len(self.percents)
 
     def percentile(self, hundredths: int) -> float:
         return median(quantiles(waits, n=100)[hundredths - 1] for waits in self.waits_ms)
 
 
 def run(report: Report) -> None:
-    with tempfile.TemporaryDirectory() as home:
-        for partitions in SIZES:
-            measure(report, Path(home) / str(partitions), partitions)
-
-
-def measure(report: Report, directory: Path, partitions: int) -> None:
-    with contextlib.ExitStack() as running:
-        measured, neighbours = (
-            running.enter_context(start_brokers(directory / name, partitions))
-            for name in ("measured", "neighbours")
-        )
-        time.sleep(SETTLE_S)
-        looked_at = {"page": measured, "neighbours": neighbours, "none": None}
-        costs = {kind: Costs() for kind in looked_at}
-        for _ in range(ROUNDS):
-            for kind, brokers in looked_at.items():
-                with page(brokers.bootstrap) if brokers else contextlib.nullcontext():
-                    time.sleep(SETTLE_S)
-                    costs[kind].percents.append(cpu_percent(measured))
-                    costs[kind].waits_ms += produce(measured.ports, PRODUCE_S)
-    print_costs(report, partitions, **costs)
+    for partitions in SIZES:
+        with start_brokers(partitions) as measured, start_brokers(partitions) as neighbours:
+            time.sleep(SETTLE_S)
+            looked_at = {"page": measured, "neighbours": neighbours, "none": None}
+            costs = {kind: Costs() for kind in looked_at}
+            for _ in range(ROUNDS):
+                for kind, brokers in looked_at.items():
+                    with page(brokers.bootstrap) if brokers else contextlib.nullcontext():
+                        time.sleep(SETTLE_S)
+                        costs[kind].percents.append(100 * cpu_at_rest(measured.processes, REST_S))
+                        costs[kind].waits_ms += produce(measured.ports[0], PRODUCE_S)
+        print_costs(report, partitions, **costs)
 
 
 def print_costs(
     report: Report, partitions: int, page: Costs, neighbours: Costs, none: Costs
 ) -> None:
     report.section(f"{BROKERS} brokers, {partitions:,} partitions", "page", "no page")
-    note = "of one CPU, each broker at rest"
-    report.row("CPU", "%", page.percent, none.percent, note=note)
-    added = max(0.0, page.percent - none.percent)
-    report.row("added by the page", "%", added, aim=AIM_PERCENT, smaller_is_better=True)
+    looked, alone = mean(page.percents), mean(none.percents)
+    report.row("CPU", "%", looked, alone, note="of one CPU, each broker at rest")
+    report.row("added by the page", "%", max(0.0, looked - alone), most=AIM_PERCENT)
     report.section("  produce of 1 KB", "page", "neighbours'")
     for hundredths in (50, 90, 99):
         waits_ms = [each.percentile(hundredths) for each in (page, neighbours, none)]
@@ -108,70 +89,28 @@ def print_costs(
         report.row(f"p{hundredths}", "ms", waits_ms[0], waits_ms[1], note=note)
 
 
-class Brokers(BrokerProcesses):
-    """Brokers with debug listeners on these ports."""
-
-    def __init__(
-        self, directory: Path, debug_ports: Sequence[int], settings: Mapping[str, object]
-    ) -> None:
-        super().__init__(minikafka_command, directory, len(debug_ports), settings)
-        self._debug_ports = debug_ports
-
-    def _start_broker(self, broker_id: int) -> None:
-        port = self._debug_ports[broker_id - 1]
-        self._settings["debug.listener"] = f"HTTP://127.0.0.1:{port}"
-        super()._start_broker(broker_id)
-
-
 @contextlib.contextmanager
-def start_brokers(directory: Path, partitions: int) -> Iterator[Brokers]:
-    settings = {"auto.create.topics.enable": "false"}
-    with Brokers(directory, free_ports(BROKERS), settings) as brokers:
-        create_topics(brokers.bootstrap, partitions)
+def start_brokers(partitions: int) -> Iterator[Brokers]:
+    with Brokers(BROKERS, {"auto.create.topics.enable": "false"}, debug=True) as brokers:
+        brokers.create({TOPIC: [[1]], "others": spread(partitions - 1, BROKERS, BROKERS)})
         yield brokers
 
 
-def create_topics(bootstrap: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(TOPIC, 1, 1), NewTopic("others", partitions - 1, BROKERS)]
-    for created in admin.create_topics(topics, operation_timeout=LIMIT_S).values():
-        created.result(LIMIT_S)
-
-
-def cpu_percent(brokers: Brokers) -> float:
-    """Return the CPU time of the brokers at rest, as a share of one CPU for each of them."""
-    processes = [psutil.Process(brokers.broker_pid(each)) for each in brokers.broker_ids]
-
-    def seconds() -> float:
-        times = [process.cpu_times() for process in processes]
-        return float(sum(each.user + each.system for each in times))
-
-    before, started = seconds(), time.perf_counter()
-    time.sleep(REST_S)
-    return 100 * (seconds() - before) / (time.perf_counter() - started) / len(processes)
-
-
-def produce(ports: Sequence[int], seconds: int) -> list[list[float]]:
+def produce(port: int, seconds: int) -> list[list[float]]:
     """Return how long each produce of one record took, in ms, for each second."""
     frame = produce_frame(TOPIC, RECORD_BYTES, 1)
     waits_ms: list[list[float]] = []
-    with socket.create_connection(("127.0.0.1", leader_port(ports)), LIMIT_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as connection:
         begin = time.perf_counter()
         for number in range(seconds):
             waits_ms.append([])
             while (started := time.perf_counter()) < begin + number + 1:
                 connection.sendall(frame)
-                receive(connection)
+                answer = receive(connection) or b""
                 waits_ms[-1].append((time.perf_counter() - started) * 1000)
+                accepted(ApiKey.PRODUCE, answer)
                 time.sleep(PRODUCE_EVERY_S)
     return waits_ms
-
-
-def leader_port(ports: Sequence[int]) -> int:
-    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
-    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, LIMIT_S)
-    leader = metadata.topics[TOPIC].partitions[0].leader
-    return int(metadata.brokers[leader].port)
 
 
 @contextlib.contextmanager

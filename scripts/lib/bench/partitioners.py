@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
 from minikafka.client import Admin, ClientConfig, Producer, ProducerConfig
 from minikafka.world.real.world import real_world
 from minikafka.world.real.world import run as run_world
+from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.report import Report
-from scripts.lib.cluster import Cluster
 
 BROKERS = 3
 PARTITIONS = 24
@@ -22,28 +20,24 @@ RECORDS = 6_000
 RECORD_BYTES = 100
 LINGER_MS = 5
 BURST = 10  # records that are sent together, a millisecond apart from the next ones
-OVERRIDES = ("offsets.topic.replication.factor=1",)
 STRATEGIES = ("sticky", "round_robin")
 
 
 def run(report: Report) -> None:
-    with (
-        tempfile.TemporaryDirectory() as home,
-        Cluster(Path(home) / "c", BROKERS, OVERRIDES) as cluster,
-    ):
+    with Brokers(BROKERS) as cluster:
         found = {name: run_world(_send(cluster.bootstrap, name)) for name in STRATEGIES}
     sticky, turns = (found[name] for name in STRATEGIES)
     title = f"partitioners: {RECORDS:,} records of {RECORD_BYTES} B, {PARTITIONS} partitions"
     report.section(f"{title}, {BROKERS} brokers", ours="sticky", probe="round robin")
-    report.row("requests", "1", sticky["requests"], turns["requests"], 0.5, smaller_is_better=True)
-    report.row("batches", "1", sticky["batches"], turns["batches"], 0.5, smaller_is_better=True)
+    report.row("requests", "1", sticky["requests"], turns["requests"], most=0.5)
+    report.row("batches", "1", sticky["batches"], turns["batches"], most=0.5)
     report.row("records a batch", "1", RECORDS / sticky["batches"], RECORDS / turns["batches"], 2.0)
     report.row("bytes sent for a record", "B", sticky["bytes"], turns["bytes"])
     report.row("acknowledged after, median", "ms", sticky["latency"], turns["latency"])
 
 
 async def _send(bootstrap: str, strategy: str) -> dict[str, float]:
-    """Send in small bursts, as an application under moderate load does, to a topic of its own."""
+    """Send in small bursts, as an application under moderate load does."""
     world, config = real_world(), ClientConfig(bootstrap)
     topic = f"spread-{strategy}"
     async with Admin(world, config) as admin:

@@ -1,111 +1,188 @@
-"""The requests that the benchmarks send, and what their answers must say."""
+"""Requests of benchmarks, built by the schema from plain values, and checks of their responses."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any, Self
 
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
-from minikafka.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from minikafka.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from minikafka.protocol.layout import Array, Struct, WireType, fields_of
+from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.records.builder import build_batch
 
-PRODUCE_VERSION = 9
-FETCH_VERSION = 12
-METADATA_VERSION = 8
-ANSWER_LIMIT_S = 5
+# The versions that benchmarks use; any other API in its newest one.
+VERSIONS = {
+    ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.METADATA: 8, ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.FIND_COORDINATOR: 3, ApiKey.INIT_PRODUCER_ID: 4, ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.END_TXN: 3, ApiKey.API_VERSIONS: 0, ApiKey.SASL_AUTHENTICATE: 2, ApiKey.CREATE_ACLS: 2,
+    ApiKey.LEADER_AND_ISR: 4, ApiKey.STOP_REPLICA: 3, ApiKey.UPDATE_METADATA: 7,
+    ApiKey.LIST_OFFSETS: 7, ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+}  # fmt: skip
+SIZE = struct.Struct(">i")
+CHUNK = 1 << 20
+LIMIT_S = 5
+Check = Callable[[bytes], object]
+
+
+def version_of(key: ApiKey) -> int:
+    return VERSIONS.get(key, key.max_version)
+
+
+def frame(key: ApiKey, version: int | None = None, /, **values: Any) -> bytes:
+    """Encode a request, size included. ``values`` are its fields; a nested struct is a dict."""
+    header = RequestHeader(key, version_of(key) if version is None else version, 1, "bench")
+    return encode_request(header, _built(REQUESTS[key], values))
+
+
+def _built(cls: Any, values: dict[str, Any]) -> Any:
+    types = {field.name: field.type for field in fields_of(cls)}
+    return cls(**{name: _value(types[name], value) for name, value in values.items()})
+
+
+def _value(wire: WireType, value: Any) -> Any:
+    if isinstance(wire, Array) and isinstance(wire.element, Struct) and value is not None:
+        return [_value(wire.element, each) for each in value]
+    if isinstance(wire, Struct) and isinstance(value, dict):
+        return _built(wire.cls, value)
+    return value
+
+
+def decoded(key: ApiKey, answer: bytes, version: int | None = None) -> Any:
+    version = version_of(key) if version is None else version
+    return decode_response(RESPONSES[key], version, memoryview(answer))[1]
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Yield every error code within a response."""
+    if isinstance(value, list):
+        for element in value:
+            yield from error_codes(element)
+    elif is_dataclass(value):
+        for field in fields(value):
+            found = getattr(value, field.name)
+            if field.name.endswith("error_code"):
+                yield found
+            else:
+                yield from error_codes(found)
+
+
+def accepted(key: ApiKey, answer: bytes) -> Any:
+    """Return the decoded response. Raises RuntimeError if it has an error: refusing is quick."""
+    response = decoded(key, answer)
+    for code in error_codes(response):
+        if code:
+            raise RuntimeError(f"{key.api_name} was answered with {ErrorCode(code).name}")
+    return response
+
+
+def check_of(key: ApiKey) -> Check:
+    return partial(accepted, key)
+
+
+# ------------------------------------------------------------------------------- produce and fetch
+
+
+def batch_of(record_bytes: int, count: int = 1, **fields: Any) -> bytes:
+    record = (int(time.time() * 1000), None, bytes(record_bytes), ())
+    return bytes(build_batch([record] * count, **fields))
 
 
 def produce_frame(
     topic: str, record_bytes: int, acks: int, partition: int = 0, records_per_batch: int = 1
 ) -> bytes:
-    """A whole frame: one batch of records of so many bytes."""
-    record = (int(time.time() * 1000), None, bytes(record_bytes), ())
-    records = build_batch([record] * records_per_batch)
-    request = ProduceRequest(
-        acks=acks,
-        timeout_ms=30_000,
-        topic_data=[TopicProduceData(topic, [PartitionProduceData(partition, records)])],
-    )
-    return encode_request(RequestHeader(0, PRODUCE_VERSION, 1, "bench"), request)
-
-
-def check_produced(answer: bytes) -> None:
-    """Raises unless the record was accepted: a refused one would be quick."""
-    error = produce_error(answer)
-    if error:
-        raise RuntimeError(f"produce was answered with error {error}")
-
-
-def produce_error(answer: bytes) -> int:
-    """The error code of the one partition of a Produce response; 0 if it was accepted."""
-    _, response = decode_response(ProduceResponse, PRODUCE_VERSION, memoryview(answer))
-    return int(response.responses[0].partition_responses[0].error_code)
+    """A request with one batch of records of so many bytes."""
+    data = {"index": partition, "records": batch_of(record_bytes, records_per_batch)}
+    topics = [{"name": topic, "partition_data": [data]}]
+    return frame(ApiKey.PRODUCE, acks=acks, timeout_ms=30_000, topic_data=topics)
 
 
 def fetch_frame(
-    topic: str,
-    offset: int,
-    max_bytes: int,
-    max_wait_ms: int = 500,
-    min_bytes: int = 1,
-    partition: int = 0,
+    topic: str, offset: int, max_bytes: int, partition: int = 0, **values: Any
 ) -> bytes:
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-    )
-    return encode_request(RequestHeader(1, FETCH_VERSION, 1, "bench"), request)
+    """A request of one partition; ``values`` are further fields of it."""
+    wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": max_bytes}
+    values = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": max_bytes, **values}
+    return frame(ApiKey.FETCH, topics=[{"topic": topic, "partitions": [wanted]}], **values)
 
 
-def fetched(answer: bytes) -> memoryview:
-    """The records of an answer."""
-    _, response = decode_response(FetchResponse, FETCH_VERSION, memoryview(answer))
-    partition = response.responses[0].partitions[0]
-    if partition.error_code:
-        raise RuntimeError(f"fetch was answered with error {partition.error_code}")
-    return memoryview(partition.records or b"")
+def produced_offset(answer: bytes) -> int:
+    """Return the offset that the records of a Produce got."""
+    partition = accepted(ApiKey.PRODUCE, answer).responses[0].partition_responses[0]
+    return int(partition.base_offset)
 
 
-def metadata(port: int, topics: Sequence[str] = ()) -> MetadataResponse | None:
-    """Return what the broker at a port knows of brokers and topics; None if it does not respond."""
-    wanted = [MetadataRequestTopic(name=topic) for topic in topics]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    frame = encode_request(RequestHeader(3, METADATA_VERSION, 1, "bench"), request)
-    with contextlib.suppress(OSError):
-        address = ("127.0.0.1", port)
-        with socket.create_connection(address, ANSWER_LIMIT_S) as connection:
-            connection.sendall(frame)
-            with connection.makefile("rb") as stream:
-                size = stream.read(4)
-                if len(size) == 4:
-                    body = memoryview(stream.read(*struct.unpack(">i", size)))
-                    return decode_response(MetadataResponse, METADATA_VERSION, body)[1]
+def fetched_bytes(answer: bytes) -> int:
+    """Return how many bytes of records a response of one partition has, which must be some."""
+    partition = accepted(ApiKey.FETCH, answer).responses[0].partitions[0]
+    if not partition.records:
+        raise RuntimeError("a fetch was answered without records")
+    return len(partition.records)
+
+
+# ------------------------------------------------------------------------------------- connections
+
+
+def receive(connection: socket.socket) -> bytes | None:
+    """Return one response without its size; None if the connection is closed before its end."""
+    head = _receive_exactly(connection, SIZE.size)
+    return _receive_exactly(connection, *SIZE.unpack(head)) if head else None
+
+
+def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < count:
+        chunk = connection.recv(min(CHUNK, count - len(received)))
+        if not chunk:
+            return None
+        received += chunk
+    return bytes(received)
+
+
+def exchange(port: int, request: bytes, limit_s: float = LIMIT_S) -> bytes | None:
+    """Return the response to a frame; None if the connection is closed instead, or it is late."""
+    address = ("127.0.0.1", port)
+    with contextlib.suppress(OSError), socket.create_connection(address, limit_s) as connection:
+        connection.sendall(request)
+        return receive(connection)
     return None
 
 
-def live_brokers(port: int) -> set[int]:
-    """Return the ids of the brokers that the broker at a port lists; none if it does not serve."""
-    found = metadata(port)
-    return {broker.node_id for broker in found.brokers} if found else set()
+def metadata(port: int, topics: Sequence[str] = ()) -> Any:
+    """Return what the broker at a port knows of brokers and topics; None if it does not respond."""
+    named = [{"name": topic} for topic in topics]
+    answer = exchange(port, frame(ApiKey.METADATA, topics=named, allow_auto_topic_creation=False))
+    return None if answer is None else decoded(ApiKey.METADATA, answer)
+
+
+class Connection:
+    """A connection of asyncio with one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def exchange(self, request: bytes) -> bytes:
+        self._writer.write(request)
+        return await self._reader.readexactly(*SIZE.unpack(await self._reader.readexactly(4)))
+
+    async def request(self, key: ApiKey, /, **values: Any) -> Any:
+        """Return the decoded response, with its errors."""
+        return decoded(key, await self.exchange(frame(key, **values)))
+
+    async def is_closed_by_server(self) -> bool:
+        return not await self._reader.read(1)
+
+    def close(self) -> None:
+        self._writer.close()

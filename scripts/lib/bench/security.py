@@ -5,25 +5,22 @@ Beside Apache Kafka where its jars are; see ``apache_kafka.jars``.
 
 from __future__ import annotations
 
-import os
+import asyncio
+import datetime
 import ssl
+import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
 
-import psutil
 import uvloop
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from minikafka.cli.secured.certificates import new_authority
 from minikafka.core.security.acl_cache import AclCache, AclRules
 from minikafka.core.security.acls import (
     AclEntry,
@@ -34,15 +31,20 @@ from minikafka.core.security.acls import (
     ResourcePattern,
     VersionedAcls,
 )
-from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
-from minikafka.protocol.messages.acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from minikafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from scripts.lib.bench import apache_kafka, requests, servers
-from scripts.lib.bench.broker_processes import BrokerProcesses, Command, minikafka_command
-from scripts.lib.bench.certificates import write_certificates
-from scripts.lib.bench.load import Result, drive_in_turn
-from scripts.lib.bench.produce import IN_FLIGHT, fill_and_fetch
+from minikafka.protocol.api_keys import ApiKey
+from scripts.lib.bench.brokers import KAFKA, LARGE, Brokers, Command, kinds
+from scripts.lib.bench.harness import percentile, resident_mb, take_memory
+from scripts.lib.bench.load import Client, in_turns, rate
+from scripts.lib.bench.loads import KB, MB, reads
 from scripts.lib.bench.report import Report
+from scripts.lib.bench.requests import (
+    Connection,
+    accepted,
+    check_of,
+    fetched_bytes,
+    frame,
+    produce_frame,
+)
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 LISTENERS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
@@ -50,13 +52,14 @@ USER, PASSWORD = "alice", "alice-secret"
 TOPIC = "bench"
 ROUNDS = 3
 # batch bytes, requests a round
-PRODUCED = ((1 << 10, 8_000), (16 << 10, 4_000), (256 << 10, 300))
+PRODUCED = ((KB, 8_000), (16 * KB, 4_000), (256 * KB, 300))
 FETCHES = 500
-WARM_UP = 3_000
 ACLS, ACLS_OF_A_TOPIC = 10_000, 4
 DECISIONS = 20_000
 FAILING_LOGINS, FAILING_S = 1_000, 10
 VICTIM_REQUESTS = 8_000
+REFUSED = 58  # SASL_AUTHENTICATION_FAILED
+LIMIT_S = 60
 QUOTAS = "producer_byte_rate=100000000000,consumer_byte_rate=100000000000,request_percentage=100000"
 AUTHORIZER = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -64,93 +67,73 @@ AUTHORIZER = {
 }
 
 
-class Kind(NamedTuple):
-    """A kind of broker."""
-
-    name: str
-    command: Command
-
-
-@dataclass(frozen=True)
-class Door:
-    """How a client gets in by one listener."""
-
-    port: int
-    opening: Sequence[bytes] = ()
-    tls: ssl.SSLContext | None = None
-
-    def drive(self, frames: Sequence[bytes], count: int, in_flight: int) -> Result:
-        run = drive_in_turn(self.port, frames, count, in_flight, self.opening, self.tls)
-        result, answer = uvloop.run(run)
-        if not answer:
-            raise RuntimeError("no answer")
-        return result
-
-
-def login_frames(password: str = PASSWORD) -> list[bytes]:
-    """SASL/PLAIN."""
-    token = f"\0{USER}\0{password}".encode()
-    return [
-        encode_request(RequestHeader(17, 1, 1, "bench"), SaslHandshakeRequest("PLAIN")),
-        encode_request(RequestHeader(36, 2, 2, "bench"), SaslAuthenticateRequest(token)),
-    ]
-
-
-def door(cluster: BrokerProcesses, listener: str, authority: Path) -> Door:
-    return Door(
-        cluster.port(1, listener),
-        login_frames() if listener.startswith("SASL") else (),
-        ssl.create_default_context(cafile=str(authority)) if listener.endswith("SSL") else None,
-    )
+def run(report: Report) -> None:
+    with TemporaryDirectory() as home:
+        take_memory(Path(home))
+        settings = security_settings(Path(home))
+        compare_listeners(report, settings)
+        compare_settings(
+            report, f"produce 1 KB, authorizer with {ACLS:,} ACLs (share of none)",
+            SASL_PLAINTEXT, settings, {**settings, **AUTHORIZER}, create_acls,
+        )  # fmt: skip
+        time_decisions(report)
+        compare_settings(
+            report, "produce 1 KB with quotas that are not reached (share of none)",
+            PLAINTEXT, settings, settings, set_quotas,
+        )  # fmt: skip
+        bear_failing_logins(report, settings)
 
 
 def security_settings(home: Path) -> dict[str, object]:
-    """Write certificates, and return the settings of all listeners."""
-    home.mkdir(parents=True, exist_ok=True)
-    keys, authority = write_certificates(home)
-    entry = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'user_{USER}="{PASSWORD}";'
-    )
+    """Write a key with its certificate, and the authority that clients and brokers trust. Return
+    the settings of all listeners."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = new_authority("bench", now)
+    (home / "keys.pem").write_text(authority.issue("bench", ["127.0.0.1"], now))
+    (home / "ca.pem").write_text(authority.pem)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    entry = f'{module} required user_{USER}="{PASSWORD}";'
     return {
-        "message.max.bytes": 4 << 20,
+        **LARGE,
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": keys,
+        "ssl.keystore.location": home / "keys.pem",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority,
+        "ssl.truststore.location": home / "ca.pem",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": entry,
         "listener.name.sasl_ssl.plain.sasl.jaas.config": entry,
     }
 
 
-def kinds() -> list[Kind]:
-    jars = apache_kafka.jars(os.environ)
-    ours = [Kind("minikafka", minikafka_command)]
-    return [*ours, Kind("Kafka", partial(apache_kafka.broker_command, jars))] if jars else ours
+def login_frames(password: str = PASSWORD) -> list[bytes]:
+    """SASL/PLAIN."""
+    token = f"\0{USER}\0{password}".encode()
+    return [
+        frame(ApiKey.SASL_HANDSHAKE, mechanism="PLAIN"),
+        frame(ApiKey.SASL_AUTHENTICATE, auth_bytes=token),
+    ]
 
 
 @contextmanager
-def cluster_of(
-    kind: Kind, home: Path, more: Mapping[str, object] | None = None
-) -> Iterator[BrokerProcesses]:
+def cluster_of(command: Command, settings: Mapping[str, object]) -> Iterator[Brokers]:
     """A broker with all listeners, and the topic."""
-    settings = {**security_settings(home / "certificates"), **(more or {})}
-    with BrokerProcesses(kind.command, home / "brokers", 1, settings, LISTENERS[1:]) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
-        time.sleep(1)
+    with Brokers(1, settings, command, LISTENERS[1:]) as cluster:
+        cluster.create({TOPIC: [[1]]})
         yield cluster
 
 
-def run(report: Report) -> None:
-    with tempfile.TemporaryDirectory() as home:
-        servers.take_memory(Path(home))
-        compare_listeners(report, Path(home))
-        compare_authorizers(report, Path(home))
-        time_decisions(report)
-        compare_quotas(report, Path(home))
-        bear_failing_logins(report, Path(home))
+def producer(
+    cluster: Brokers, listener: str, settings: Mapping[str, object], size: int = KB
+) -> Client:
+    """Produce by a listener; each connection logs in first where it must."""
+    trusted = str(settings["ssl.truststore.location"])
+    return Client(
+        cluster.port(1, listener),
+        [[produce_frame(TOPIC, size, 1)]],
+        check_of(ApiKey.PRODUCE),
+        opening=login_frames() if listener.startswith("SASL") else (),
+        tls=ssl.create_default_context(cafile=trusted) if listener.endswith("SSL") else None,
+    )
 
 
 def row(
@@ -164,15 +147,13 @@ def row(
 # ---- TLS and logins
 
 
-def compare_listeners(report: Report, home: Path) -> None:
+def compare_listeners(report: Report, settings: Mapping[str, object]) -> None:
     """Rounds over each listener in turn, of one broker; then the other kind."""
-    report.section("one broker, five in flight, by listener (share of PLAINTEXT)", probe="Kafka")
+    report.section("one broker, five in flight, by listener (share of PLAINTEXT)", probe=KAFKA)
     measured = []
-    for kind in kinds():
-        with cluster_of(kind, home / "listeners" / kind.name) as cluster:
-            authority = home / "listeners" / kind.name / "certificates" / "ca.pem"
-            doors = {name: door(cluster, name, authority) for name in LISTENERS}
-            measured.append(rates_by_listener(doors))
+    for command in kinds().values():
+        with cluster_of(command, settings) as cluster:
+            measured.append(rates_by_listener(cluster, settings))
     for name, unit, listener in measured[0]:
         values = [rates[name, unit, listener] for rates in measured]
         plain = [rates[name, unit, PLAINTEXT] for rates in measured]
@@ -180,68 +161,82 @@ def compare_listeners(report: Report, home: Path) -> None:
         row(report, f"{name}, {listener}", unit, values, shares)
 
 
-def rates_by_listener(doors: Mapping[str, Door]) -> dict[tuple[str, str, str], float]:
+def rates_by_listener(
+    cluster: Brokers, settings: Mapping[str, object]
+) -> dict[tuple[str, str, str], float]:
     found = {}
     for size, count in PRODUCED:
-        frame = requests.produce_frame(TOPIC, size, 1)
-        for name, rate in in_turns(doors, [frame], count).items():
-            found[f"produce {size >> 10} KB", "1/s", name] = rate
-    fetches, volume = fill_and_fetch(doors[PLAINTEXT].port, TOPIC, 16 << 10)
-    for name, rate in in_turns(doors, fetches, FETCHES).items():
-        found["fetch 1 MB", "MB/s", name] = rate * volume / 1e6
+        doors = {name: producer(cluster, name, settings, size) for name in LISTENERS}
+        for name, rounds in in_turns(doors, count, ROUNDS).items():
+            found[f"produce {size // KB} KB", "1/s", name] = rate(rounds)
+    fetches = reads(cluster, 16 * KB)
+    doors = {
+        name: Client(door.port, fetches.frames, fetched_bytes, opening=door.opening, tls=door.tls)
+        for name, door in doors.items()
+    }
+    for name, rounds in in_turns(doors, FETCHES, ROUNDS).items():
+        volume = fetched_bytes(rounds[0].answer) / 1e6
+        found[f"fetch {MB // MB} MB", "MB/s", name] = rate(rounds) * volume
     return found
 
 
-def in_turns(doors: Mapping[str, Door], frames: Sequence[bytes], count: int) -> dict[str, float]:
-    """Requests a second: the median of some rounds, in which each door has its turn."""
-    for each in doors.values():
-        each.drive(frames, min(count, WARM_UP), IN_FLIGHT)
-    rates: dict[str, list[float]] = {name: [] for name in doors}
-    for _ in range(ROUNDS):
-        for name, each in doors.items():
-            rates[name].append(each.drive(frames, count, IN_FLIGHT).per_second)
-    return {name: median(values) for name, values in rates.items()}
+# ---- an authorizer, and quotas
 
 
-# ---- an authorizer
-
-
-def compare_authorizers(report: Report, home: Path) -> None:
-    """Two brokers of a kind at the same time, one with an authorizer, in turns."""
-    report.section(f"produce 1 KB, authorizer with {ACLS:,} ACLs (share of none)", probe="Kafka")
-    frame = requests.produce_frame(TOPIC, 1 << 10, 1)
+def compare_settings(
+    report: Report,
+    title: str,
+    listener: str,
+    plain: Mapping[str, object],
+    more: Mapping[str, object],
+    prepare: Callable[[Brokers], None],
+) -> None:
+    """Two brokers of a kind at the same time, in turns; one has ``more`` and is prepared."""
+    report.section(title, probe=KAFKA)
     values, notes = [], []
-    for kind in kinds():
+    for command in kinds().values():
         with ExitStack() as stack:
             doors = {}
-            for name, settings in (("none", {}), ("acls", AUTHORIZER)):
-                folder = home / "authorizers" / kind.name / name
-                cluster = stack.enter_context(cluster_of(kind, folder, settings))
-                if settings:
-                    create_acls(cluster.port(1, PLAINTEXT))
-                authority = folder / "certificates" / "ca.pem"
-                doors[name] = door(cluster, SASL_PLAINTEXT, authority)
-            rates = in_turns(doors, [frame], PRODUCED[0][1])
-        values.append(rates["acls"])
-        notes.append(f"{rates['acls'] / rates['none']:.2f}")
-    row(report, "produce 1 KB, SASL_PLAINTEXT", "1/s", values, notes)
+            for name, settings in (("none", plain), ("more", more)):
+                cluster = stack.enter_context(cluster_of(command, settings))
+                if name == "more":
+                    prepare(cluster)
+                doors[name] = producer(cluster, listener, plain)
+            found = in_turns(doors, PRODUCED[0][1], ROUNDS)
+        values.append(rate(found["more"]))
+        notes.append(f"{values[-1] / rate(found['none']):.2f}")
+    row(report, f"produce 1 KB, {listener}", "1/s", values, notes)
 
 
-def create_acls(port: int) -> None:
+def create_acls(cluster: Brokers) -> None:
     """Some entries for each topic, and for the one that the bench writes to."""
-    for number in range(ACLS // ACLS_OF_A_TOPIC):
-        name = TOPIC if number == 0 else f"topic-{number}"
-        literal_or_prefixed = 3 if number % 5 else 4
-        rows = [
-            AclCreation(2, name, literal_or_prefixed, f"User:{user}", "*", operation, 3)
-            for user, operation in (("bob", 3), ("bob", 4), (USER, 3), (USER, 4))
-        ]
-        request = CreateAclsRequest(creations=rows)
-        frame = encode_request(RequestHeader(30, 2, number, "bench"), request)
-        _, answer = uvloop.run(drive_in_turn(port, [frame], 1, 1))
-        _, response = decode_response(CreateAclsResponse, 2, memoryview(answer))
-        if any(result.error_code for result in response.results):
-            raise RuntimeError(f"CreateAcls: {response}")
+
+    async def work() -> None:
+        connection = await Connection.open(cluster.ports[0])
+        for number in range(ACLS // ACLS_OF_A_TOPIC):
+            resource = {
+                "resource_type": 2,
+                "resource_name": TOPIC if number == 0 else f"topic-{number}",
+                "resource_pattern_type": 3 if number % 5 else 4,  # literal or prefixed
+            }
+            rows = [
+                {**resource, "principal": f"User:{user}", "host": "*", "operation": operation,
+                 "permission_type": 3}
+                for user, operation in (("bob", 3), ("bob", 4), (USER, 3), (USER, 4))
+            ]  # fmt: skip
+            answer = await connection.exchange(frame(ApiKey.CREATE_ACLS, creations=rows))
+            accepted(ApiKey.CREATE_ACLS, answer)
+        connection.close()
+
+    uvloop.run(work())
+
+
+def set_quotas(cluster: Brokers) -> None:
+    command = [sys.executable, "-m", "minikafka.cli.main", "configs"]
+    command += ["--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "users"]
+    command += ["--entity-default", "--add-config", QUOTAS]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    time.sleep(1)
 
 
 def time_decisions(report: Report) -> None:
@@ -249,11 +244,8 @@ def time_decisions(report: Report) -> None:
     for count in (10, ACLS):
         cache = AclCache(AclRules(frozenset(), False))
         for number in range(count // ACLS_OF_A_TOPIC):
-            pattern = ResourcePattern(
-                AclResourceType.TOPIC,
-                f"topic-{number}",
-                PatternType.LITERAL if number % 5 else PatternType.PREFIXED,
-            )
+            kind = PatternType.LITERAL if number % 5 else PatternType.PREFIXED
+            pattern = ResourcePattern(AclResourceType.TOPIC, f"topic-{number}", kind)
             entries = frozenset(
                 AclEntry(f"User:{user}", "*", operation, PermissionType.ALLOW)
                 for user in ("bob", USER)
@@ -264,89 +256,48 @@ def time_decisions(report: Report) -> None:
             ("again", [TOPIC] * DECISIONS),
             ("of a new topic", [f"topic-{number}" for number in range(DECISIONS)]),
         ):
+            request = f"User:{USER}", "127.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC
             started = time.perf_counter()
             for name in names:
-                cache.decide(
-                    f"User:{USER}", "127.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC, name
-                )
+                cache.decide(*request, name)
             seconds = time.perf_counter() - started
             report.row(f"{count:,} ACLs, {label}", "µs", seconds / DECISIONS * 1e6)
-
-
-# ---- quotas
-
-
-def compare_quotas(report: Report, home: Path) -> None:
-    """Two brokers of a kind at the same time, one with high quotas of all users, in turns."""
-    report.section("produce 1 KB with quotas that are not reached (share of none)", probe="Kafka")
-    frame = requests.produce_frame(TOPIC, 1 << 10, 1)
-    values, notes = [], []
-    for kind in kinds():
-        with ExitStack() as stack:
-            doors = {}
-            for name in ("none", "quotas"):
-                folder = home / "quotas" / kind.name / name
-                cluster = stack.enter_context(cluster_of(kind, folder))
-                if name == "quotas":
-                    set_quotas(cluster.bootstrap)
-                doors[name] = door(cluster, PLAINTEXT, folder / "certificates" / "ca.pem")
-            rates = in_turns(doors, [frame], PRODUCED[0][1])
-        values.append(rates["quotas"])
-        notes.append(f"{rates['quotas'] / rates['none']:.2f}")
-    row(report, "produce 1 KB, PLAINTEXT", "1/s", values, notes)
-
-
-def set_quotas(bootstrap: str) -> None:
-    command = [sys.executable, "-m", "minikafka.cli.main", "configs"]
-    command += ["--bootstrap-server", bootstrap, "--alter", "--entity-type", "users"]
-    command += ["--entity-default", "--add-config", QUOTAS]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    time.sleep(1)
 
 
 # ---- failing logins
 
 
-def bear_failing_logins(report: Report, home: Path) -> None:
-    """A client that has logged in produces, alone and beside the failing logins, in turns."""
+def bear_failing_logins(report: Report, settings: Mapping[str, object]) -> None:
+    """A client that has logged in produces, alone and then beside the failing logins."""
     title = f"a logged-in client beside {FAILING_LOGINS} failing logins in {FAILING_S} s"
-    report.section(f"{title} (ms)", probe="Kafka")
-    frame = requests.produce_frame(TOPIC, 1 << 10, 1)
-    alone: list[Result] = []
-    beside: list[Result] = []
+    report.section(f"{title} (ms)", probe=KAFKA)
+    alone: list[list[float]] = []
+    beside: list[list[float]] = []
     notes = []
-    for kind in kinds():
-        with cluster_of(kind, home / "logins" / kind.name) as cluster:
-            authority = home / "logins" / kind.name / "certificates" / "ca.pem"
-            victim = door(cluster, SASL_PLAINTEXT, authority)
-            broker = psutil.Process(cluster.broker_pid(1))
-            victim.drive([frame], WARM_UP, 1)
-            alone.append(victim.drive([frame], VICTIM_REQUESTS, 1))
-            before = broker.memory_info().rss
-            sockets: list[int] = []
-            with failing_logins(cluster.port(1, SASL_PLAINTEXT), broker, sockets) as attackers:
-                latencies: list[float] = []
-                started = time.perf_counter()
-                while attackers.is_alive():
-                    latencies += victim.drive([frame], 500, 1).latencies_ms
-                seconds = time.perf_counter() - started
-            beside.append(Result(len(latencies), seconds, 0, latencies))
-            grown = (broker.memory_info().rss - before) / 1e6
+    for command in kinds().values():
+        with cluster_of(command, settings) as cluster:
+            victim = producer(cluster, SASL_PLAINTEXT, settings)
+            victim.drive(VICTIM_REQUESTS // 2)
+            alone.append(sorted(victim.drive(VICTIM_REQUESTS).latencies_ms))
+            before, latencies = resident_mb(cluster.process(1)), []
+            with failing_logins(cluster) as (attackers, sockets):
+                while attackers.poll() is None:
+                    latencies += victim.drive(500).latencies_ms
+            beside.append(sorted(latencies))
+            grown = resident_mb(cluster.process(1)) - before
             notes.append(f"{max(sockets)} sockets at most, {grown:+.0f} MB")
     for share in (0.5, 0.99):
         name = f"produce 1 KB p{share * 100:.0f}"
-        row(report, f"{name}, alone", "ms", [r.percentile_ms(share) for r in alone], [])
-        row(report, f"{name}, beside", "ms", [r.percentile_ms(share) for r in beside], notes)
+        row(report, f"{name}, alone", "ms", [percentile(each, share) for each in alone], [])
+        row(report, f"{name}, beside", "ms", [percentile(each, share) for each in beside], notes)
 
 
 @contextmanager
-def failing_logins(
-    port: int, broker: psutil.Process, sockets: list[int]
-) -> Iterator[threading.Thread]:
-    """Failing logins from another process. ``sockets`` gets the numbers that the broker has."""
-    command = [sys.executable, "-m", "scripts.lib.bench.failing_logins"]
-    command += [str(port), str(FAILING_LOGINS), str(FAILING_S)]
-    attackers = subprocess.Popen(command)
+def failing_logins(cluster: Brokers) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """Failing logins from another process, and the numbers of sockets that the broker has."""
+    command = [sys.executable, "-m", "scripts.lib.bench.security"]
+    attackers = subprocess.Popen([*command, str(cluster.port(1, SASL_PLAINTEXT))])
+    broker, sockets = cluster.process(1), [0]
 
     def watch() -> None:
         while attackers.poll() is None:
@@ -356,9 +307,36 @@ def failing_logins(
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield thread
+        yield attackers, sockets
     finally:
         attackers.kill()
         thread.join()
     if attackers.returncode:
         raise RuntimeError("not every login was refused")
+
+
+async def fail(port: int) -> bool:
+    """Log in with a wrong password; return whether it was refused and the connection closed."""
+    connection = await Connection.open(port)
+    try:
+        body = b""
+        for request in login_frames("wrong"):
+            body = await connection.exchange(request)
+        # A flexible header: correlation id, no tags; then the error code.
+        refused = struct.unpack_from(">h", body, 5) == (REFUSED,)
+        return refused and await connection.is_closed_by_server()
+    finally:
+        connection.close()
+
+
+async def fail_all(port: int) -> bool:
+    tasks = []
+    for _ in range(FAILING_LOGINS):
+        tasks.append(asyncio.create_task(fail(port)))
+        await asyncio.sleep(FAILING_S / FAILING_LOGINS)
+    async with asyncio.timeout(LIMIT_S):
+        return all(await asyncio.gather(*tasks))
+
+
+if __name__ == "__main__":
+    sys.exit(not asyncio.run(fail_all(int(sys.argv[1]))))

@@ -1,58 +1,67 @@
-"""The Spark data source beside confluent-kafka into Arrow, and beside batches that are ready-made.
+"""The Spark data source: into Arrow beside confluent-kafka, topic to topic, and beside the official
+Kafka connector.
 
-All on one machine, brokers included. The ready-made batches are the ceiling: what Spark's border to
-Python lets through when nothing has to be fetched or decoded.
+The connector's jars are those of MINIKAFKA_SPARK_KAFKA_JARS, as for its test; without them the
+column is empty. The floor is a data source in Python whose batches are ready-made: what Spark's
+border to Python lets through when nothing has to be fetched or decoded. All take turns in one
+session; a cold start has a session for itself each time. CPU time is that of all processes, brokers
+included: unlike rates it says the same on a busy machine.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.spark.cluster import Cluster as SparkCluster
 from minikafka.spark.options import batch_options
 from minikafka.spark.read.fetching import RangeReader
 from minikafka.spark.read.resolving import batch_ranges
-from scripts.lib.bench.report import Report
-from scripts.lib.cluster import Cluster
+from scripts.lib.bench.brokers import Brokers
+from scripts.lib.bench.harness import cpu_seconds
+from scripts.lib.bench.report import Report, figure
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PARTITIONS = 4
-ROUNDS = 3
+ROUNDS = 4  # the first of which is forgotten
+COLD_ROUNDS = 3
 SIZES = {100: 1_000_000, 1000: 200_000}  # bytes of a value: records
-STREAM_BATCHES = 5
-EMPTY_BATCHES = 12
+BATCHES = 5
+FEW = 40
+FEW_BATCHES = 12
+OUT = "out"
+OURS, OFFICIAL, FLOOR = "minikafka", "kafka", "ready"
+SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": "2"}  # fmt: skip
 
 
-def run(report: Report) -> None:
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home) / "cluster", 1) as cluster:
-        bootstrap = cluster.bootstrap
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        topics = {size: f"in-{size}" for size in SIZES}
-        made = [NewTopic(name, PARTITIONS, 1) for name in (*topics.values(), "out")]
-        for future in admin.create_topics(made).values():
-            future.result(60)
-        report.section("Spark: into Arrow, no JVM, one process", "minikafka", "confluent")
-        for size, topic in topics.items():
-            fill(bootstrap, topic, size, SIZES[size])
-            ours, theirs = best(
-                SIZES[size],
-                partial(read_raw, bootstrap, topic),
-                partial(read_confluent, bootstrap, topic, SIZES[size]),
-            )
-            report.row(f"read, {size} B", "krec/s", ours, theirs, 1.7)
-            report.row(f"read, {size} B", "MB/s", ours * size / 1000)
-        run_spark(report, bootstrap, topics, Path(home))
+Reads = dict[str, Callable[[str, str, int], int]]  # of a bootstrap, a topic and its records
+
+
+@contextmanager
+def filled_topics() -> Iterator[Brokers]:
+    """A broker with a topic of records of each size."""
+    with Brokers() as cluster:
+        topics = (*(f"in-{size}" for size in SIZES), OUT)
+        cluster.create({topic: [[1]] * PARTITIONS for topic in topics})
+        for size, count in SIZES.items():
+            fill(cluster.bootstrap, f"in-{size}", size, count)
+        yield cluster
 
 
 def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
@@ -71,27 +80,42 @@ def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     assert producer.flush(120) == 0
 
 
-def best(expected: int, *reads: Callable[[], int]) -> list[float]:
-    """Thousands a second, of the fastest round of each; they take turns."""
-    rates: list[list[float]] = [[] for _ in reads]
+def in_turns(kinds: list[str], measure: Callable[[str], Any]) -> dict[str, list[Any]]:
+    """Measure each kind in each round, and forget the first round."""
+    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for _ in range(ROUNDS):
-        for read, found in zip(reads, rates, strict=True):
-            began = time.monotonic()
-            count = read()
-            found.append(count / (time.monotonic() - began) / 1000)
-            assert count == expected, (count, expected)
-    return [max(found) for found in rates]
+        for kind in kinds:
+            found[kind].append(measure(kind))
+    return {kind: each[1:] for kind, each in found.items()}
 
 
-def read_raw(bootstrap: str, topic: str) -> int:
-    options = batch_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
-    schema = arrow_schema()
-    with SparkCluster(options.client) as cluster:
-        return sum(
-            batch.num_rows
-            for wanted in batch_ranges(cluster, options)
-            for batch in RangeReader(cluster, wanted).read(schema)
-        )
+# ---------------------------------------------------------------------- into Arrow, topic to topic
+
+
+def run(report: Report) -> None:
+    with filled_topics() as cluster, tempfile.TemporaryDirectory() as home:
+        report.section("Spark: into Arrow, no JVM, one process", OURS, "confluent")
+        for size in SIZES:
+            reads: Reads = {OURS: read_raw, "confluent": read_confluent}
+            measure = partial(arrow_rate, reads, cluster.bootstrap, size)
+            rates = {kind: max(each) for kind, each in in_turns(list(reads), measure).items()}
+            report.row(f"read, {size} B", "krec/s", rates[OURS], rates["confluent"], 1.7)
+            report.row(f"read, {size} B", "MB/s", rates[OURS] * size / 1000)
+        sources = Sources(cluster.bootstrap, Path(home))
+        try:
+            report.section("Spark: micro-batches, local[2]", OURS)
+            found = sources.stream(OURS, 100, SIZES[100], SIZES[100] // BATCHES, OUT)
+            report.row("topic to topic exactly once, 100 B", "krec/s", found.rate / 1e3, least=250)
+        finally:
+            sources.spark.stop()
+
+
+def arrow_rate(reads: Reads, bootstrap: str, size: int, kind: str) -> float:
+    """Return thousands of records a second."""
+    began = time.monotonic()
+    count = reads[kind](bootstrap, f"in-{size}", SIZES[size])
+    assert count == SIZES[size], (count, kind)
+    return count / (time.monotonic() - began) / 1000
 
 
 def arrow_schema() -> pa.Schema:
@@ -102,6 +126,17 @@ def arrow_schema() -> pa.Schema:
          ("partition", pa.int32()), ("offset", pa.int64()),
          ("timestamp", pa.timestamp("us", tz="UTC")), ("timestampType", pa.int32())]
     )  # fmt: skip
+
+
+def read_raw(bootstrap: str, topic: str, _: int) -> int:
+    options = batch_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+    schema = arrow_schema()
+    with SparkCluster(options.client) as cluster:
+        return sum(
+            batch.num_rows
+            for wanted in batch_ranges(cluster, options)
+            for batch in RangeReader(cluster, wanted).read(schema)
+        )
 
 
 def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
@@ -117,90 +152,191 @@ def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
     while count < expected:
         messages = consumer.consume(min(10_000, expected - count), 30)
         kinds = [message.timestamp() for message in messages]
-        pa.record_batch(
-            [
-                pa.array([m.key() for m in messages], pa.binary()),
-                pa.array([m.value() for m in messages], pa.binary()),
-                pa.array([m.topic() for m in messages], pa.string()),
-                pa.array([m.partition() for m in messages], pa.int32()),
-                pa.array([m.offset() for m in messages], pa.int64()),
-                pa.array([when * 1000 for _, when in kinds], pa.timestamp("us", tz="UTC")),
-                pa.array([kind - 1 for kind, _ in kinds], pa.int32()),
-            ],
-            schema=schema,
-        )
+        columns: list[list[Any]] = [
+            [message.key() for message in messages],
+            [message.value() for message in messages],
+            [message.topic() for message in messages],
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [when * 1000 for _, when in kinds],
+            [kind - 1 for kind, _ in kinds],
+        ]
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+        pa.record_batch(arrays, schema=schema)
         count += len(messages)
     consumer.close()
     return count
 
 
-def run_spark(report: Report, bootstrap: str, topics: dict[int, str], home: Path) -> None:
-    from minikafka.spark.session import local_session
-    from scripts.lib.bench.spark_floor import register_floor
-
-    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.sql.warehouse.dir": str(home / "warehouse")}  # fmt: skip
-    spark = local_session("bench", "local[2]", settings)
-    try:
-        register_floor(spark)
-        report.section("Spark: batch to noop, local[2]", "minikafka", "ready-made")
-        for size, topic in topics.items():
-            count = SIZES[size]
-            frame = spark.read.format("minikafka").options(
-                **{"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
-            )
-            ready = spark.read.format("ready").option("size", size).option("count", count)
-            ours, ceiling = best(
-                count, partial(to_noop, frame, count), partial(to_noop, ready, count)
-            )
-            report.row(f"batch, {size} B", "krec/s", ours, ceiling, 0.4)
-            report.row(f"batch, {size} B", "MB/s", ours * size / 1000)
-        report.section("Spark: micro-batches, local[2]", "minikafka")
-        for size, topic in topics.items():
-            limit = SIZES[size] // STREAM_BATCHES
-            rate, _ = stream(spark, bootstrap, topic, home / f"noop-{size}", limit, None)
-            report.row(f"stream to noop, {size} B", "krec/s", rate)
-        limit = SIZES[100] // STREAM_BATCHES
-        rate, _ = stream(spark, bootstrap, topics[100], home / "copy", limit, "out")
-        report.row("topic to topic exactly once, 100 B", "krec/s", rate, aim=250)
-        few = EMPTY_BATCHES * PARTITIONS * 10
-        end = {str(number): SIZES[100] // PARTITIONS - few // PARTITIONS for number in range(4)}
-        start = f'{{"{topics[100]}":{end}}}'.replace("'", '"')
-        _, fixed = stream(spark, bootstrap, topics[100], home / "few", PARTITIONS * 10, None, start)
-        report.row("micro-batch of 40 records", "ms", fixed, aim=250, smaller_is_better=True)
-    finally:
-        spark.stop()
+# ----------------------------------------------------------------------------- queries and streams
 
 
-def to_noop(reader: Any, count: int) -> int:
-    """Reads and throws away. What Spark counts is not asked for: it would cost as well."""
-    reader.load().write.format("noop").mode("overwrite").save()
-    return count
+class Run(NamedTuple):
+    """Records a second of the batches after the first, the CPU time of a record in all batches, and
+    the milliseconds of the median batch."""
+
+    rate: float
+    cpu_us: float
+    median_ms: float
 
 
-def stream(
-    spark: Any,
-    bootstrap: str,
-    topic: str,
-    checkpoint: Path,
-    limit: int,
-    target: str | None,
-    start: str = "earliest",
-) -> tuple[float, float]:
-    """(thousands a second after the first batch with data, milliseconds of the median batch)."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": start,
-               "maxOffsetsPerTrigger": str(limit)}  # fmt: skip
-    frame = spark.readStream.format("minikafka").options(**options).load()
-    writer = frame.select("key", "value").writeStream.option("checkpointLocation", str(checkpoint))
-    if target is None:
-        writer = writer.format("noop")
-    else:
-        writer = writer.format("minikafka").option("kafka.bootstrap.servers", bootstrap)
-        writer = writer.option("topic", target)
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress = [p for p in query.recentProgress if p["numInputRows"]][1:]
-    times = sorted(p["durationMs"]["triggerExecution"] for p in progress)
-    rows = sum(p["numInputRows"] for p in progress)
-    return rows / sum(times), times[len(times) // 2]
+class Sources:
+    """The three sources in one session, with the same options as far as they have them."""
+
+    def __init__(self, bootstrap: str, home: Path) -> None:
+        from minikafka.spark.session import local_session
+        from scripts.lib.bench.spark_floor import register_floor
+
+        self.bootstrap = bootstrap
+        self._checkpoints = (home / f"checkpoint-{n}" for n in itertools.count())
+        given = {"spark.jars": jars()} if jars() else {}
+        warehouse = {"spark.sql.warehouse.dir": str(home / "warehouse")}
+        self.spark = local_session("bench", "local[2]", {**SETTINGS, **warehouse, **given})
+        register_floor(self.spark)
+
+    def batch(self, kind: str, size: int) -> float:
+        """Return the records a second of a batch query."""
+        began = time.monotonic()
+        frame = self._of(self.spark.read, kind, size, SIZES[size], 0).load()
+        frame.write.format("noop").mode("overwrite").save()
+        return SIZES[size] / (time.monotonic() - began)
+
+    def stream(self, kind: str, size: int, count: int, limit: int, target: str = "") -> Run:
+        """Run a stream over the last ``count`` records, in batches of ``limit``."""
+        before = cpu_of_all()
+        query = self._start(kind, size, count, limit, target)
+        query.awaitTermination()
+        cpu = cpu_of_all() - before
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        rows = sum(each["numInputRows"] for each in progress)
+        assert rows == count, (kind, rows)
+        times = [each["durationMs"]["triggerExecution"] for each in progress[1:]]
+        return Run((count - limit) / sum(times) * 1000, cpu / rows * 1e6, median(times))
+
+    def start_s(self, kind: str) -> float:
+        """Return the seconds from the start of a stream to the end of its only batch."""
+        began = time.monotonic()
+        self._start(kind, 100, FEW, FEW).awaitTermination()
+        return time.monotonic() - began
+
+    def _start(self, kind: str, size: int, count: int, limit: int, target: str = "") -> Any:
+        frame = self._of(self.spark.readStream, kind, size, count, limit).load()
+        writer = frame.writeStream.format("noop")
+        if target:
+            brokers = {"kafka.bootstrap.servers": self.bootstrap}
+            writer = frame.select("key", "value").writeStream.format(OURS)
+            writer = writer.options(**brokers, topic=target)
+        writer = writer.option("checkpointLocation", str(next(self._checkpoints)))
+        return writer.trigger(availableNow=True).start()
+
+    def _of(self, reader: Any, kind: str, size: int, count: int, limit: int) -> Any:
+        if kind == FLOOR:
+            return reader.format(kind).options(size=size, count=count, limit=limit)
+        topic, each = f"in-{size}", (SIZES[size] - count) // PARTITIONS
+        begin = ", ".join(f'"{number}": {each}' for number in range(PARTITIONS))
+        options = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic,
+                   "startingOffsets": f'{{"{topic}": {{{begin}}}}}'}  # fmt: skip
+        return reader.format(kind).options(
+            **options, **({"maxOffsetsPerTrigger": limit} if limit else {})
+        )
+
+
+def jars() -> str:
+    """Return the official connector's jars, separated by commas; empty if there are none."""
+    given = os.environ.get("MINIKAFKA_SPARK_KAFKA_JARS", "")
+    folder = Path(given)
+    return ",".join(map(str, sorted(folder.glob("*.jar")))) if given and folder.is_dir() else given
+
+
+def cpu_of_all() -> float:
+    """Return the CPU time so far of this process's descendants that are alive."""
+    return cpu_seconds(psutil.Process().children(recursive=True))
+
+
+def run_streams(report: Report) -> None:
+    kinds = [OURS, OFFICIAL, FLOOR] if jars() else [OURS, FLOOR]
+    with filled_topics() as cluster, tempfile.TemporaryDirectory() as home:
+        sources = Sources(cluster.bootstrap, Path(home))
+        try:
+            warm(report, sources, kinds)
+        finally:
+            sources.spark.stop()
+        cold(report, cluster.bootstrap, kinds[:-1])
+
+
+def warm(report: Report, sources: Sources, kinds: list[str]) -> None:
+    report.section("Spark, warm, local[2]", OURS, "official")
+    for size, count in SIZES.items():
+        batches = in_turns(kinds, partial(sources.batch, size=size))
+        rates = {kind: median(each) / 1e3 for kind, each in batches.items()}
+        row(report, f"batch to noop, {size} B", "krec/s", rates)
+        limit = count // BATCHES
+        runs = in_turns(kinds, partial(sources.stream, size=size, count=count, limit=limit))
+        row(report, f"stream to noop, {size} B", "krec/s", medians(runs, "rate", 1e-3), least=1.5)
+        row(report, f"CPU of it, {size} B", "µs/record", medians(runs, "cpu_us"))
+    few = partial(sources.stream, size=100, count=FEW_BATCHES * FEW, limit=FEW)
+    runs = in_turns(kinds, few)
+    row(report, f"micro-batch of {FEW}", "ms", medians(runs, "median_ms"), most=100)
+    row(report, f"CPU of it, {FEW}", "ms", medians(runs, "cpu_us", FEW / 1e3))
+    begun = in_turns(kinds, sources.start_s)
+    seconds = {kind: median(each) for kind, each in begun.items()}
+    row(report, "start of a stream, to its first batch", "s", seconds, most=2)
+
+
+def medians(runs: dict[str, list[Any]], field: str, scale: float = 1.0) -> dict[str, float]:
+    return {kind: median(getattr(each, field) for each in of_kind) * scale
+            for kind, of_kind in runs.items()}  # fmt: skip
+
+
+def row(report: Report, name: str, unit: str, values: dict[str, float], **aim: float) -> None:
+    note = f"floor {figure(values[FLOOR])}" if FLOOR in values else ""
+    report.row(name, unit, values[OURS], values.get(OFFICIAL), note=note, **aim)
+
+
+# ------------------------------------------------------------------------------------ cold starts
+
+
+class Cold(NamedTuple):
+    """Seconds of the session, the first batch query in it, and the first batch of a stream."""
+
+    session: float
+    batch: float
+    stream: float
+
+    @property
+    def session_and_batch(self) -> float:
+        return self.session + self.batch
+
+
+def cold(report: Report, bootstrap: str, kinds: list[str]) -> None:
+    report.section("Spark, a session each time, local[2]", OURS, "official")
+    found: dict[str, list[Cold]] = {kind: [] for kind in kinds}
+    for _ in range(COLD_ROUNDS):
+        for kind in kinds:
+            command = [sys.executable, "-m", "scripts.lib.bench.spark", kind, bootstrap]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found[kind].append(Cold(*map(float, done.stdout.split()[-3:])))
+    for name, field in (
+        ("session", "session"),
+        ("then a batch of 1,000,000 of 100 B", "batch"),
+        ("then a stream, to its first batch", "stream"),
+        ("session and batch", "session_and_batch"),
+    ):
+        row(report, name, "s", medians(found, field))
+
+
+def cold_run(kind: str, bootstrap: str) -> Cold:
+    with tempfile.TemporaryDirectory() as home:
+        times = [time.monotonic()]
+        sources = Sources(bootstrap, Path(home))
+        times.append(time.monotonic())
+        sources.batch(kind, 100)
+        times.append(time.monotonic())
+        sources.start_s(kind)
+        times.append(time.monotonic())
+        sources.spark.stop()
+        return Cold(*(after - before for before, after in itertools.pairwise(times)))
+
+
+if __name__ == "__main__":
+    print(*cold_run(*sys.argv[1:]))

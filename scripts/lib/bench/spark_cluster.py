@@ -9,12 +9,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from minikafka.spark.java import find_java_home
+from scripts.lib.bench.brokers import Brokers, spread
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.spark import PARTITIONS, fill
-from scripts.lib.cluster import Cluster
 from scripts.lib.spark_standalone import Standalone
 
 JOB = Path(__file__).with_name("spark_cluster_job.py")
@@ -25,13 +23,10 @@ TASKS = (1, 2, 4)
 
 
 def run(report: Report) -> None:
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home) / "cluster") as cluster:
+    with tempfile.TemporaryDirectory() as home, Brokers(3) as cluster:
         folder = Path(home)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         names = ["in", *(f"out-{tasks}" for tasks in TASKS)]
-        made = admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in names])
-        for future in made.values():
-            future.result(60)
+        cluster.create({name: spread(PARTITIONS, 3, 3) for name in names})
         fill(cluster.bootstrap, "in", SIZE, COUNT)
         with Standalone(folder, find_java_home(os.environ, folder / "java"), WORKERS) as spark:
             title = f"Spark: {WORKERS} workers of one core, {SIZE} B, {os.cpu_count()} processors"

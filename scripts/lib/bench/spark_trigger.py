@@ -20,11 +20,10 @@ from typing import NamedTuple
 
 import psutil
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.spark.pipeline.project import FILES, make_project
+from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.report import Report
-from scripts.lib.cluster import Cluster
 
 ROUNDS = 3
 MANY = 300_000
@@ -50,11 +49,11 @@ class Run(NamedTuple):
 
 
 def run(report: Report) -> None:
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home) / "cluster", 1) as cluster:
+    with tempfile.TemporaryDirectory() as home, Brokers() as cluster:
         environ = {**os.environ, "XDG_CACHE_HOME": f"{home}/cache"}
         shops = {}
         for number, (kind, options) in enumerate(KINDS.items()):
-            shops[kind] = Shop(Path(home) / f"shop-{number}", cluster.bootstrap, number, options)
+            shops[kind] = Shop(Path(home) / f"shop-{number}", cluster, number, options)
         report.section("Spark: a triggered run, local[2]", *KINDS)
         for name in ("the first", "the second"):  # which writes the archive
             show(report, name, {kind: shop.run(environ) for kind, shop in shops.items()})
@@ -77,7 +76,7 @@ def show(report: Report, name: str, runs: dict[str, Run], aim: float | None = No
     ):
         wanted = aim if field == "ended_s" else None
         values = getattr(ours, field), getattr(plain, field)
-        report.row(f"{name}: {meaning}", "s", *values, wanted, smaller_is_better=True)
+        report.row(f"{name}: {meaning}", "s", *values, most=wanted)
 
 
 def median(runs: list[Run]) -> Run:
@@ -85,17 +84,15 @@ def median(runs: list[Run]) -> Run:
 
 
 class Shop:
-    """A new project with topics of its own, which hold the orders of the template."""
+    """A new project with new topics, which hold the orders of the template."""
 
-    def __init__(self, folder: Path, bootstrap: str, number: int, options: str) -> None:
+    def __init__(self, folder: Path, cluster: Brokers, number: int, options: str) -> None:
         make_project(folder)
+        bootstrap = cluster.bootstrap
         self._folder = folder
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
         self._orders = f"orders-{number}"
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        topics = [NewTopic(f"{name}-{number}", 2, 1) for name in TOPICS]
-        for future in admin.create_topics(topics).values():
-            future.result(60)
+        cluster.create({f"{name}-{number}": [[1], [1]] for name in TOPICS})
         changes = {
             "127.0.0.1:9092": bootstrap,
             "local[*]": "local[2]",

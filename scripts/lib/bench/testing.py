@@ -11,7 +11,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,7 +19,7 @@ from statistics import median
 
 from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench import apache_kafka
-from scripts.lib.bench.broker_processes import BrokerProcesses
+from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.report import Report
 
 INTERPRETERS = 7
@@ -48,7 +47,7 @@ def compare_imports(report: Report) -> None:
     report.section("import (ms)", "CPU", "wall")
     for module, aim in MODULES.items():
         measured = medians("import", module)
-        report.row(module, "ms", measured["cpu"], measured["wall"], aim, smaller_is_better=True)
+        report.row(module, "ms", measured["cpu"], measured["wall"], most=aim)
 
 
 def compare_starts(report: Report) -> None:
@@ -64,7 +63,7 @@ def compare_starts(report: Report) -> None:
         )
         for title, unit, key, aim in rows:
             name = f"{brokers} broker{'s' if brokers > 1 else ''}: {title}"
-            report.row(name, unit, ours[key], theirs.get(key), aim, smaller_is_better=True)
+            report.row(name, unit, ours[key], theirs.get(key), most=aim)
 
 
 def one_test(report: Report) -> None:
@@ -77,7 +76,7 @@ def one_test(report: Report) -> None:
         report.row(f"{name}: each further", "ms", measured["further"])
         for title, key in (("of these, its end", "end"), ("InsideCluster.reset", "reset")):
             row = f"{name}: {title}"
-            report.row(row, "ms", measured[key], aim=10, smaller_is_better=True)
+            report.row(row, "ms", measured[key], most=10)
 
 
 def command_line(report: Report) -> None:
@@ -86,9 +85,9 @@ def command_line(report: Report) -> None:
     verb = [sys.executable, "-m", "minikafka"]
     bare = median_of(partial(seconds_to_end, nothing)) * 1000
     helped = median_of(partial(seconds_to_end, [*verb, "--help"])) * 1000
-    report.row("--help", "ms", helped, bare, 100, smaller_is_better=True)
+    report.row("--help", "ms", helped, bare, most=100)
     listed = median_of(partial(seconds_to_request, [*verb, "topics", "list"])) * 1000
-    report.row("topics list, first request", "ms", listed, bare, 300, smaller_is_better=True)
+    report.row("topics list, first request", "ms", listed, bare, most=300)
 
 
 def apache_kafka_alone(report: Report) -> None:
@@ -96,8 +95,8 @@ def apache_kafka_alone(report: Report) -> None:
     report.section("Apache Kafka, one broker, with ZooKeeper running", "Kafka", "")
     try:
         command = partial(apache_kafka.broker_command, apache_kafka.jars_to_compare(os.environ))
-        with tempfile.TemporaryDirectory() as home, BrokerProcesses(command, Path(home), 1) as it:
-            report.row("ready since its command", "ms", it.seconds_to_serve * 1000)
+        with Brokers(command=command) as cluster:
+            report.row("ready since its command", "ms", cluster.seconds_to_serve * 1000)
     except NoApacheKafka as error:
         print(f"  left out: {error}", flush=True)
 
@@ -111,12 +110,7 @@ def medians(what: str, argument: str = "") -> Mapping[str, float]:
 def measure(what: str, argument: str) -> dict[str, float]:
     command = [sys.executable, str(CHILD), what, repr(time.monotonic()), argument]
     done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=environment(),
+        command, stdout=subprocess.PIPE, check=True, text=True, timeout=LIMIT_S, env=environment()
     )
     measured: dict[str, float] = json.loads(done.stdout)
     return measured

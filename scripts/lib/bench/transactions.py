@@ -1,217 +1,157 @@
-"""Transactions a second, how long a commit takes, and what reading committed records costs."""
+"""Transactions a second, how long a commit takes, and reads of a topic that is half aborted."""
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
-from pathlib import Path
-from statistics import median
+from collections.abc import Callable
 from typing import Any
 
-import psutil
 import uvloop
 
-from minikafka.network.channel import Channel
-from minikafka.protocol.frames import RequestHeader, encode_request
-from minikafka.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from minikafka.protocol.messages.end_txn import EndTxnRequest
-from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from minikafka.protocol.records.builder import build_batch
-from minikafka.protocol.schema import Message
-from minikafka.world.real.clock import RealClock
-from minikafka.world.real.network import RealNetwork
-from scripts.lib.bench import requests
-from scripts.lib.bench.load import drive_in_turn
-from scripts.lib.bench.produce import IN_FLIGHT, leader_port, rate
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from scripts.lib.bench.brokers import Brokers, spread
+from scripts.lib.bench.harness import cpu_seconds, percentile
+from scripts.lib.bench.load import IN_FLIGHT, Client
 from scripts.lib.bench.report import Report
-from scripts.lib.cluster import Cluster
+from scripts.lib.bench.requests import Connection, batch_of, fetch_frame, fetched_bytes
 
 SECONDS = 5
 LEAST_COMMITS = 500
-LEAST_SHARE = 0.8
 TIMEOUT_MS = 30_000
-CONCURRENT_TRANSACTIONS = 51
-CLIENTS_VERSIONS = {22: 4, 24: 3, 26: 3, 0: 9, 10: 3}
 RECORD_BYTES = 1 << 10
 FETCH_BYTES = 1 << 20
-ROUNDS = 5
+WARM_UP = 20
 
 
 class Transactor:
-    """One producer with connections of its own. ``commits`` are how long EndTxn took, in ms."""
+    """One producer of a topic, whose name is its id. ``commits``: how long EndTxn took, in ms."""
 
-    def __init__(self, name: str, topic: str) -> None:
-        self.name = name
+    def __init__(self, topic: str) -> None:
         self.topic = topic
         self.commits: list[float] = []
         self._sequence = 0
 
-    async def start(self, bootstrap_port: int, leader: int) -> None:
-        any_broker = await connect(bootstrap_port)
+    async def start(self, cluster: Brokers) -> None:
+        """Connect to the coordinator and to broker 1, which leads the partition."""
+        self._leader = await Connection.open(cluster.ports[0])
+        found = await self._until_accepted(
+            self._leader, ApiKey.FIND_COORDINATOR, key=self.topic, key_type=1
+        )
+        self._coordinator = await Connection.open(found.port)
+        answer = await self._until_accepted(
+            self._coordinator,
+            ApiKey.INIT_PRODUCER_ID,
+            transactional_id=self.topic,
+            transaction_timeout_ms=TIMEOUT_MS,
+        )
+        self._id = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+
+    @staticmethod
+    async def _until_accepted(connection: Connection, api: ApiKey, /, **values: Any) -> Any:
         while True:
-            found = await ask(any_broker, FindCoordinatorRequest(self.name, 1))
-            if not found.error_code:
-                break
-            await asyncio.sleep(0.1)
-        self._coordinator = await connect(found.port)
-        self._leader = await connect(leader)
-        while True:
-            answer = await ask(self._coordinator, InitProducerIdRequest(self.name, TIMEOUT_MS))
+            answer = await connection.request(api, **values)
             if not answer.error_code:
-                break
+                return answer
             await asyncio.sleep(0.1)
-        self._id, self._epoch = answer.producer_id, answer.producer_epoch
 
     async def transact(self, committed: bool = True, record_bytes: int = RECORD_BYTES) -> None:
-        """One record in a transaction of its own."""
-        topics = [AddPartitionsToTxnTopic(self.topic, [0])]
-        add = AddPartitionsToTxnRequest([], self.name, self._id, self._epoch, topics)
-        while True:
-            answer = await ask(self._coordinator, add)
-            code = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-            if not code.partition_error_code:
-                break
-            if code.partition_error_code != CONCURRENT_TRANSACTIONS:
-                raise RuntimeError(f"not added: {code}")
-            await asyncio.sleep(0.001)  # the end of the one before is still being written
-        batch = build_batch(
-            [(int(time.time() * 1000), None, bytes(record_bytes), ())],
-            producer_id=self._id,
-            producer_epoch=self._epoch,
-            base_sequence=self._sequence,
-            transactional=True,
-        )
+        """Write one record in a transaction. Raises RuntimeError if a step is refused."""
+        await self._add_partition()
+        batch = batch_of(record_bytes, **self._id, base_sequence=self._sequence, transactional=True)
         self._sequence += 1
-        data = [TopicProduceData(self.topic, [PartitionProduceData(0, batch)])]
-        produced = await ask(self._leader, ProduceRequest(self.name, -1, TIMEOUT_MS, data))
+        data = [{"name": self.topic, "partition_data": [{"index": 0, "records": batch}]}]
+        produced = await self._leader.request(
+            ApiKey.PRODUCE, transactional_id=self.topic, acks=-1, timeout_ms=TIMEOUT_MS,
+            topic_data=data,
+        )  # fmt: skip
         if produced.responses[0].partition_responses[0].error_code:
             raise RuntimeError(f"not produced: {produced}")
         started = time.perf_counter()
-        ended = await ask(
-            self._coordinator, EndTxnRequest(self.name, self._id, self._epoch, committed)
+        ended = await self._coordinator.request(
+            ApiKey.END_TXN, transactional_id=self.topic, **self._id, committed=committed
         )
         if ended.error_code:
             raise RuntimeError(f"not ended: {ended}")
         self.commits.append((time.perf_counter() - started) * 1000)
 
+    async def _add_partition(self) -> None:
+        ids = {f"v3_and_below_{name}": value for name, value in self._id.items()}
+        topics = [{"name": self.topic, "partitions": [0]}]
+        while True:
+            answer = await self._coordinator.request(
+                ApiKey.ADD_PARTITIONS_TO_TXN, v3_and_below_transactional_id=self.topic,
+                **ids, v3_and_below_topics=topics,
+            )  # fmt: skip
+            result = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+            if not result.partition_error_code:
+                return
+            if result.partition_error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise RuntimeError(f"not added: {result}")
+            await asyncio.sleep(0.001)  # the end of the one before is still being written
 
-async def connect(port: int) -> Channel:
-    return await Channel.open(RealNetwork(), RealClock(), "127.0.0.1", port, "bench")
 
-
-async def ask(channel: Channel, message: Message) -> Any:
-    assert message.SPEC.api_key is not None
-    return await channel.request(message, CLIENTS_VERSIONS[message.SPEC.api_key], TIMEOUT_MS)
-
-
-def run(report: Report) -> None:
+def commits(report: Report) -> None:
     for replicas in (1, 3):
         report.section(f"transactions of one 1 KB record, RF {replicas}", probe="to reach")
-        with tempfile.TemporaryDirectory() as home, Cluster(Path(home), replicas) as cluster:
+        factors = {"transaction.state.log.replication.factor": replicas}
+        with Brokers(replicas, factors) as cluster:
             for count in (1, 10):
-                commits, of_a_core, latencies = uvloop.run(measured(cluster, count, replicas))
+                topics = [f"tx-{count}-{number}" for number in range(count)]
+                cluster.create({topic: spread(1, replicas, replicas) for topic in topics})
+                latencies, spent = uvloop.run(measured(cluster, topics))
                 least = LEAST_COMMITS if replicas == 1 else None
-                aim = None if least is None else 1.0
-                report.row(f"{count} producers, commits", "1/s", commits, least, aim)
+                aim = 1.0 if least else None
+                done = len(latencies)
+                report.row(f"{count} producers, commits", "1/s", done / SECONDS, least, aim)
                 name = f"{count} producers, commits for a second of"
-                report.row(name, "brokers' CPU", of_a_core, least, aim)
+                report.row(name, "brokers' CPU", done / spent, least, aim)
                 for share in (0.5, 0.99):
-                    at = latencies[int(len(latencies) * share)]
-                    report.row(f"{count} producers, EndTxn p{share * 100:.0f}", "ms", at)
-            if replicas == 1:
-                reading(report, cluster)
+                    name = f"{count} producers, EndTxn p{share * 100:.0f}"
+                    report.row(name, "ms", percentile(latencies, share))
 
 
-async def measured(cluster: Cluster, count: int, replicas: int) -> tuple[float, float, list[float]]:
-    """Commits a second; commits for a second that the brokers had a core; latencies, sorted."""
-    transactors = []
-    for number in range(count):
-        name = f"tx-{count}-{number}"
-        await asyncio.to_thread(create, cluster, name, replicas)
-        leader = await asyncio.to_thread(leader_port, cluster, name)
-        transactors.append(Transactor(name, name))
-        await transactors[-1].start(port_of(cluster), leader)
+async def measured(cluster: Brokers, topics: list[str]) -> tuple[list[float], float]:
+    """Return how long each commit took, sorted, and the brokers' CPU time."""
+    transactors = [Transactor(topic) for topic in topics]
     for transactor in transactors:
-        for _ in range(20):
+        await transactor.start(cluster)
+        for _ in range(WARM_UP):
             await transactor.transact()
         transactor.commits.clear()
-    brokers = [psutil.Process(cluster.broker_pid(1 + number)) for number in range(replicas)]
-    before = cpu_seconds(brokers)
-    end = time.perf_counter() + SECONDS
+    before, end = cpu_seconds(cluster.processes), time.perf_counter() + SECONDS
 
     async def work(transactor: Transactor) -> None:
         while time.perf_counter() < end:
             await transactor.transact()
 
     await asyncio.gather(*map(work, transactors))
-    latencies = sorted(ms for transactor in transactors for ms in transactor.commits)
-    spent = cpu_seconds(brokers) - before
-    return len(latencies) / SECONDS, len(latencies) / spent, latencies
+    spent = cpu_seconds(cluster.processes) - before
+    return sorted(ms for transactor in transactors for ms in transactor.commits), spent
 
 
-def cpu_seconds(processes: list[psutil.Process]) -> float:
-    times = [process.cpu_times() for process in processes]
-    return float(sum(each.user + each.system for each in times))
+def reading(size: int, isolation: int) -> Callable[[Brokers], Client]:
+    """Fetch 1 MB at a time of records whose transactions are committed and aborted in turn.
 
+    No two requests in flight want the same records: a broker may read them once for both."""
 
-def create(cluster: Cluster, topic: str, replicas: int) -> None:
-    from scripts.lib.bench.produce import create as create_topic
-
-    create_topic(cluster, topic, replicas)
-
-
-def port_of(cluster: Cluster) -> int:
-    return int(cluster.bootstrap.split(",")[0].rpartition(":")[2])
-
-
-def reading(report: Report, cluster: Cluster) -> None:
-    report.section("fetch in 1 MB reads, half of it aborted (MB/s)", "committed", "plain")
-    for size in (1 << 10, 16 << 10, 256 << 10):
+    def make(cluster: Brokers) -> Client:
         topic = f"half-{size}"
-        create(cluster, topic, 1)
-        port = leader_port(cluster, topic)
-        uvloop.run(filled(port, topic, size))
-        # No two in flight want the same: it would be read once.
-        frames = [[fetch_frame(topic, i, at) for at in range(IN_FLIGHT)] for i in (1, 0)]
-        results: list[list[float]] = [[], []]
-        for each in frames:
-            _, answer = uvloop.run(drive_in_turn(port, each, 50, IN_FLIGHT))
-        records = len(requests.fetched(answer))
-        for _ in range(ROUNDS):
-            for found, each in zip(results, frames, strict=True):
-                found.append(rate([uvloop.run(drive_in_turn(port, each, 500, IN_FLIGHT))[0]]))
-        committed, plain = (median(found) * records / 1e6 for found in results)
-        aim = LEAST_SHARE if size > RECORD_BYTES else None
-        report.row(f"transactions of {size >> 10} KB", "MB/s", committed, plain, aim)
+        if cluster.create({topic: [[1]]}):
+            uvloop.run(filled(cluster, topic, size))
+        frames = [
+            fetch_frame(topic, offset, FETCH_BYTES, isolation_level=isolation)
+            for offset in range(IN_FLIGHT)
+        ]
+        return Client(cluster.ports[0], [frames], fetched_bytes)
+
+    return make
 
 
-async def filled(port: int, topic: str, size: int) -> None:
-    """Enough for a read, every other transaction aborted."""
-    transactor = Transactor(topic, topic)
-    await transactor.start(port, port)
+async def filled(cluster: Brokers, topic: str, size: int) -> None:
+    transactor = Transactor(topic)
+    await transactor.start(cluster)
     for number in range(max(8, 2 * FETCH_BYTES // size)):
         await transactor.transact(number % 2 == 0, size)
     await asyncio.sleep(0.5)  # the last marker
-
-
-def fetch_frame(topic: str, isolation: int, offset: int) -> bytes:
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
-    request = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        isolation_level=isolation,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-    )
-    return encode_request(RequestHeader(1, requests.FETCH_VERSION, 1, "bench"), request)

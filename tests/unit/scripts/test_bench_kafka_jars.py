@@ -11,7 +11,7 @@ import pytest
 from scripts.lib import apache_kafka
 from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench.apache_kafka import JARS, jars, jars_in, jars_to_compare, version_in
-from scripts.lib.bench.broker_processes import BrokerProcesses
+from scripts.lib.bench.brokers import Brokers
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -93,12 +93,10 @@ def test_the_bench_says_so_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_broker_that_ends_at_its_start_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BrokerProcesses, "_start_zookeeper", lambda self: None)
+def test_a_broker_that_ends_at_its_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Brokers, "_start_zookeeper", lambda self: None)
     script = "import sys; sys.exit('no class kafka.Kafka')"
-    brokers = BrokerProcesses(lambda _: [sys.executable, "-c", script], tmp_path, 1)
+    brokers = Brokers(command=lambda _: [sys.executable, "-c", script])
 
     with pytest.raises(
         RuntimeError, match=r"broker 1 ended at its start.*\n.*no class kafka\.Kafka"

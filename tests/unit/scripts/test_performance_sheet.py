@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.lib.bench.kept_report import KeptReport
-from scripts.lib.bench.performance_sheet import (
+from scripts.lib.bench.brokers import KAFKA, OURS
+from scripts.lib.bench.failover import longest_gap
+from scripts.lib.bench.report import (
     BEGIN,
     END,
-    KAFKA,
-    OURS,
     PROBE,
+    Report,
     Section,
     Sheet,
     ahead,
     insert,
-    read_before,
     tables,
 )
-from scripts.lib.bench.side_by_side import SECTIONS, longest_gap
 
 RATE = Section("Produce", "requests/s", more_is_better=True)
 WAIT = Section("Latency", "ms")
@@ -35,7 +33,7 @@ def test_a_row_has_median_range_ratio_and_the_side_ahead() -> None:
     rows = [(OURS, 300.0), (OURS, 100.0), (OURS, 200.0), (KAFKA, 400.0)]
     sheet = sheet_of(*((side, RATE, "1 KB", value) for side, value in rows))
 
-    assert tables(sheet, {}).splitlines()[2:] == [
+    assert tables(sheet).splitlines()[2:] == [
         "### Produce (requests/s, more is better)",
         "",
         "|  | minikafka | Kafka | minikafka / Kafka | ahead |",
@@ -51,7 +49,7 @@ def test_the_rows_of_either_side_are_counted() -> None:
         *((side, WAIT, "p99", value) for side, value in ((OURS, 2.0), (KAFKA, 2.05))),
     )
 
-    assert tables(sheet, {}).startswith(
+    assert tables(sheet).startswith(
         "Of 3 rows minikafka is ahead in 1, Kafka in 1, and 1 differ by at most 5%."
     )
 
@@ -63,7 +61,7 @@ def test_the_probe_has_a_column_where_it_has_figures() -> None:
         *((side, WAIT, "p50", 10.0) for side in (OURS, KAFKA)),
     )
 
-    lines = tables(sheet, {}).splitlines()
+    lines = tables(sheet).splitlines()
 
     assert (
         "|  | minikafka | Kafka | minikafka / Kafka | ahead | bare probe | minikafka / probe |"
@@ -74,45 +72,25 @@ def test_the_probe_has_a_column_where_it_has_figures() -> None:
     assert "| p50 | 10.0 | 10.0 | 1.00 | equal |" in lines
 
 
-def test_figures_of_before_have_a_column_where_there_are_any() -> None:
-    both = [(side, section, "row", 1.0) for section in (WAIT, RATE) for side in (OURS, KAFKA)]
-
-    lines = tables(sheet_of(*both), {("Produce", "row"): "12345"}).splitlines()
-
-    assert "|  | minikafka | Kafka | minikafka / Kafka | ahead | before |" in lines
-    assert "| row | 1.00 | 1.00 | 1.00 | equal | 12,345 |" in lines
-    assert "| row | 1.00 | 1.00 | 1.00 | equal |" in lines
-
-
-def test_every_figure_of_before_has_a_section_and_a_row() -> None:
-    titles = {section.title for section in SECTIONS}
-    before = read_before()
-
-    assert len(before) > 30
-    assert {section for section, _ in before if section[0].isupper()} <= titles
-    assert all(row and text for (_, row), text in before.items())
-
-
-def test_a_kept_report_has_the_columns_that_are_used() -> None:
-    report = KeptReport()
+def test_a_report_has_the_columns_that_are_used() -> None:
+    report = Report()
     report.section("rest")
-    report.row("memory", "MB", 48.6, 25.6, 45, smaller_is_better=True)
+    report.row("memory", "MB", 48.6, 25.6, most=45)
     report.section("sent", probe="confluent")
     report.row("records a second", "1/s", 10.0, note="of one core")
 
-    before = {("rest", "memory"): "58.8", ("sent, confluent", "records a second"): "0.44 of it"}
-    assert report.markdown(before).splitlines() == [
+    assert report.markdown().splitlines() == [
         "### rest",
         "",
-        "|  | minikafka | probe | ratio | aim | before |",
-        "| --- | --: | --: | --: | --: | --: |",
-        "| memory (MB) | 48.6 | 25.6 | 1.90 | ≤ 45 | 58.8 |",
+        "|  | minikafka | probe | ratio | aim |",
+        "| --- | --: | --: | --: | --: |",
+        "| memory (MB) | 48.6 | 25.6 | 1.90 | ≤ 45 |",
         "",
         "### sent, confluent",
         "",
-        "|  | minikafka | before | note |",
-        "| --- | --: | --: | --: |",
-        "| records a second (1/s) | 10.0 | 0.44 of it | of one core |",
+        "|  | minikafka | note |",
+        "| --- | --: | --: |",
+        "| records a second (1/s) | 10.0 | of one core |",
     ]
 
 
@@ -126,7 +104,7 @@ def test_sections_come_in_their_order_and_not_without_rows() -> None:
 def test_nothing_on_both_sides_is_equal_and_has_no_ratio() -> None:
     sheet = sheet_of(*((side, WAIT, "failed", 0.0) for side in (OURS, KAFKA)))
 
-    assert "| failed | 0.00 | 0.00 |  | equal |" in tables(sheet, {}).splitlines()
+    assert "| failed | 0.00 | 0.00 |  | equal |" in tables(sheet).splitlines()
 
 
 @pytest.mark.parametrize(

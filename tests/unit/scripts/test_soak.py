@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
+from scripts.lib.bench.harness import percentile
 from scripts.lib.bench.soak.ledger import Fate, Ledger
-from scripts.lib.bench.soak.waits import SHARES, Waits, drift, due_times, percentile, slope
+from scripts.lib.bench.soak.waits import SHARES, Waits, drift, due_times, slope
 
 GROUPS = ("first", "second")
 TOPIC = "soak"

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
-from scripts.lib.bench.performance_sheet import insert, marks
-from scripts.lib.bench.report import Report, figure
-from scripts.lib.bench.soak import churn, consumers, picture, producers
+from scripts.lib.bench.brokers import QUICK, Brokers, spread
+from scripts.lib.bench.harness import REPOSITORY, percentile
+from scripts.lib.bench.report import Report, figure, insert, marks
+from scripts.lib.bench.soak import samples, work
 from scripts.lib.bench.soak.ledger import Ledger, Verdict
-from scripts.lib.bench.soak.processes import Processes, Sample, longest_stall_ms
-from scripts.lib.bench.soak.producers import CHECKED, COMPACTED, KEYED, PLAIN, TRANSACTIONS, Work
-from scripts.lib.bench.soak.waits import SHARES, Waits, drift, percentile, slope
-from scripts.lib.cluster import Cluster
+from scripts.lib.bench.soak.samples import Sample
+from scripts.lib.bench.soak.waits import SHARES, Waits, drift, slope
+from scripts.lib.bench.soak.work import CHECKED, CHURNS, CLOCK, KEYED, PLAIN, TRANSACTIONS, Work
 
-REPOSITORY: Final = Path(__file__).parents[4]
 DOCUMENT: Final = REPOSITORY / "docs" / "explanation" / "performance.md"
 PICTURE: Final = REPOSITORY / "docs" / "pictures" / "performance" / "soak.png"
-FILES: Final = REPOSITORY / "build" / "soak"
 SHORT: Final = 2.0  # minutes, if none are given
 LONG: Final = 15.0  # from so many minutes on the picture and the figures go into the documents
 INTERVALS: Final = 60
@@ -40,15 +33,24 @@ SETTLE_S: Final = 2  # after the groups have their partitions
 WARM_UP: Final = 0.25  # of the run: caches fill, segments come to their number
 PRINTED: Final = ("acks=1", "acks=all", "produced to consumed")
 # Segments are rolled, deleted and compacted all the time, so that an hour looks like a minute.
-SETTINGS: Final = (
-    "auto.create.topics.enable=false",
-    "log.segment.bytes=4194304",
-    "log.retention.ms=60000",
-    "log.retention.check.interval.ms=5000",
-    "log.segment.delete.delay.ms=5000",
-    "offsets.topic.num.partitions=6",
-    "transaction.state.log.num.partitions=6",
-)
+SETTINGS: Final = {
+    **QUICK,
+    "auto.create.topics.enable": "false",
+    "log.segment.bytes": 4 << 20,
+    "log.retention.ms": 60_000,
+    "log.retention.check.interval.ms": 5_000,
+    "log.segment.delete.delay.ms": 5_000,
+    "offsets.topic.num.partitions": 6,
+    "offsets.topic.replication.factor": BROKERS,
+    "transaction.state.log.num.partitions": 6,
+    "transaction.state.log.replication.factor": BROKERS,
+    "transaction.state.log.min.isr": 2,
+}
+COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.ms": "10000",
+}
 MOST_MB_AN_HOUR: Final = 20
 MOST_DRIFT: Final = 1.2
 
@@ -80,59 +82,44 @@ class Soak:
 
 
 def run(report: Report, minutes: float = SHORT) -> None:
-    report.section(f"soak of {minutes:g} minutes: waits (ms) and brokers")
-    FILES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as name, Cluster(Path(name), BROKERS, SETTINGS) as cluster:
+    print(f"\nsoak of {minutes:g} minutes: waits (ms) and brokers")
+    with Brokers(BROKERS, SETTINGS, debug=True) as cluster:
         soak = soak_cluster(cluster, minutes * 60)
-        logs = [Path(name) / f"broker-{broker}" / "log" for broker in range(1, BROKERS + 1)]
-        soak.stall_ms = longest_stall_ms(logs)
-    picture.write_csv(FILES, soak.waits, soak.samples, soak.intervals)
-    drawn = PICTURE if minutes >= LONG else FILES / PICTURE.name
+        soak.stall_ms = samples.longest_stall_ms([cluster.log(each) for each in cluster.ids])
+    drawn = PICTURE if minutes >= LONG else REPOSITORY / "build" / PICTURE.name
     drawn.parent.mkdir(exist_ok=True)
-    picture.draw(drawn, soak.waits, soak.samples, soak.intervals)
-    show(report, soak)
+    samples.draw(drawn, soak.waits, soak.samples, soak.intervals)
+    shown = Report()
+    show(shown, soak)
     if minutes >= LONG:
-        text = insert(DOCUMENT.read_text(), markdown(soak, minutes), marks("soak"))
-        DOCUMENT.write_text(text)
-    print(f"  written: {drawn.relative_to(REPOSITORY)}, {FILES.relative_to(REPOSITORY)}/*.csv")
+        load = f"{min(soak.load):.1f} to {max(soak.load):.1f}, on {os.cpu_count()} processors"
+        head = f"`scripts/bench soak {minutes:g}`, load average of the machine {load}."
+        picture = "![Waits, memory, CPU, descriptors and tasks over time](../pictures/performance/soak.png)"
+        measured = "\n\n".join([head, shown.markdown(), picture])
+        DOCUMENT.write_text(insert(DOCUMENT.read_text(), measured, marks("soak")))
+    print(f"  written: {drawn.relative_to(REPOSITORY)}")
 
 
-def soak_cluster(cluster: Cluster, seconds: float) -> Soak:
-    create_topics(cluster.bootstrap)
-    ports = [int(each.rpartition(":")[2]) for each in cluster.bootstrap.split(",")]
-    debug_ports = [port + DEBUG_PORT_OFFSET for port in ports]
-    pids = [cluster.broker_pid(broker) for broker in range(1, BROKERS + 1)]
-    processes = Processes(pids, debug_ports)
-    interval_s = max(LEAST_INTERVAL_S, seconds / INTERVALS)
+def soak_cluster(cluster: Brokers, seconds: float) -> Soak:
+    places = spread(PARTITIONS, BROKERS, BROKERS)
+    cluster.create(dict.fromkeys(CHECKED, places))
+    cluster.create({KEYED.topic: places}, COMPACTED)
     stop, stop_reading = threading.Event(), threading.Event()
-    waits = Waits(interval_s)
-    work = Work(cluster.bootstrap, Ledger(consumers.GROUPS), waits, stop)
+    waits = Waits(max(LEAST_INTERVAL_S, seconds / INTERVALS))
+    shared = Work(cluster, Ledger(work.GROUPS), waits, stop)
     assigned = threading.Semaphore(0)
-    with workers(readers(work, assigned, stop_reading)) as check_readers:
-        for _ in range(len(consumers.GROUPS) * consumers.MEMBERS):
+    with workers(readers(shared, assigned, stop_reading)) as check_readers:
+        for _ in range(len(work.GROUPS) * work.MEMBERS):
             assigned.acquire(timeout=LIMIT_S)
         waits.began = time.monotonic() + SETTLE_S
-        with workers(writers(work, ports, debug_ports)) as check_writers:
-            soak = watch(Soak(waits), processes, seconds, (check_readers, check_writers))
+        with workers(writers(shared)) as check_writers:
+            soak = watch(Soak(waits), cluster, seconds, (check_readers, check_writers))
             stop.set()
-        read_rest(work)
+        read_rest(shared)
         stop_reading.set()
-    consumers.read_compacted(work, PARTITIONS)
-    soak.verdict = work.ledger.verdict()
+    work.read_compacted(shared, PARTITIONS)
+    soak.verdict = shared.ledger.verdict()
     return soak
-
-
-def create_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    compacted = {
-        "cleanup.policy": "compact",
-        "min.cleanable.dirty.ratio": "0.1",
-        "segment.ms": "10000",
-    }
-    topics = [NewTopic(name, PARTITIONS, BROKERS) for name in CHECKED]
-    topics.append(NewTopic(COMPACTED, PARTITIONS, BROKERS, config=compacted))
-    for future in admin.create_topics(topics).values():
-        future.result(LIMIT_S)
 
 
 # -------------------------------------------------------------------------------------- workers
@@ -140,25 +127,19 @@ def create_topics(bootstrap: str) -> None:
 Job = tuple[str, Callable[[], None]]
 
 
-def readers(work: Work, assigned: threading.Semaphore, stop: threading.Event) -> list[Job]:
+def readers(shared: Work, assigned: threading.Semaphore, stop: threading.Event) -> list[Job]:
     return [
-        (f"{group}-{member}", partial(consumers.consume, work, group, assigned, stop))
-        for group in consumers.GROUPS
-        for member in range(consumers.MEMBERS)
+        (f"{group}-{member}", partial(work.consume, shared, group, assigned, stop))
+        for group in work.GROUPS
+        for member in range(work.MEMBERS)
     ]
 
 
-def writers(work: Work, ports: Sequence[int], debug_ports: Sequence[int]) -> list[Job]:
-    jobs: list[Job] = [(stream.name, partial(producers.produce, work, stream)) for stream in PLAIN]
+def writers(shared: Work) -> list[Job]:
     return [
-        *jobs,
-        (KEYED.name, partial(producers.produce_compacted, work, KEYED)),
-        (TRANSACTIONS.name, partial(producers.produce_transactions, work, TRANSACTIONS)),
-        ("connections", partial(churn.connect, work, ports)),
-        ("scrapes", partial(churn.scrape, work, debug_ports)),
-        ("topics", partial(churn.create_and_delete, work)),
-        ("guests", partial(churn.receive_guests, work)),
-        ("clock", partial(churn.watch_clock, work)),
+        *((each.name, partial(work.produce, shared, each)) for each in (*PLAIN, KEYED)),
+        (TRANSACTIONS.name, partial(work.transact, shared, TRANSACTIONS)),
+        *((each.name, partial(work.churn, shared, each)) for each in CHURNS),
     ]
 
 
@@ -193,7 +174,7 @@ def workers(jobs: Sequence[Job]) -> Iterator[Callable[[], None]]:
 
 
 def watch(
-    soak: Soak, processes: Processes, seconds: float, checks: Sequence[Callable[[], None]]
+    soak: Soak, cluster: Brokers, seconds: float, checks: Sequence[Callable[[], None]]
 ) -> Soak:
     """Sample and print until the time is over."""
     waits, printed = soak.waits, 0
@@ -203,7 +184,7 @@ def watch(
         time.sleep(1.0)
         if passed < 0:
             continue
-        soak.samples += processes.look()
+        soak.samples += [samples.sample(cluster, broker) for broker in cluster.ids]
         soak.load.append(os.getloadavg()[0])
         while (printed + 2) * waits.interval_s <= passed:  # one later, for those that are late
             print_interval(soak, printed)
@@ -212,10 +193,10 @@ def watch(
     return soak
 
 
-def read_rest(work: Work) -> None:
+def read_rest(shared: Work) -> None:
     """Wait until the groups have seen every acknowledged record, or see no more."""
     before, deadline = -1, time.monotonic() + LIMIT_S
-    while (left := work.ledger.verdict().lost) and time.monotonic() < deadline:
+    while (left := shared.ledger.verdict().lost) and time.monotonic() < deadline:
         if left != before:
             before, deadline = left, time.monotonic() + LIMIT_S / 2
         time.sleep(0.5)
@@ -247,68 +228,29 @@ def print_interval(soak: Soak, number: int) -> None:
 
 
 def show(report: Report, soak: Soak) -> None:
-    report.section("the whole soak, from the time at which each was due", probe="clock")
-    clock = soak.waits.all_of(churn.CLOCK)
+    report.section("waits from the time at which each was due", probe="clock")
+    clock = soak.waits.all_of(CLOCK)
     for stream in soak.waits.streams:
         found = soak.waits.all_of(stream)
         for name, share in SHARES.items():
-            probe = percentile(clock, share)
-            report.row(f"{stream}, {name}", "ms", percentile(found, share), probe)
+            probe, note = percentile(clock, share), f"of {len(found):,}"
+            report.row(f"{stream}, {name}", "ms", percentile(found, share), probe, note=note)
     report.section("drift: last quarter over first", probe="clock")
     for stream in PRINTED:
         for name in ("p50", "p99"):
-            probe = soak.drift(churn.CLOCK, name)  # grows as others load the machine
-            report.row(f"{stream}, {name}", "", soak.drift(stream, name), probe, MOST_DRIFT, True)
+            probe = soak.drift(CLOCK, name)  # grows as others load the machine
+            report.row(f"{stream}, {name}", "", soak.drift(stream, name), probe, most=MOST_DRIFT)
     report.section("brokers")
     for broker in range(1, BROKERS + 1):
-        mine = soak.of_broker(broker)
-        leak = soak.mb_an_hour(broker)
-        note = f"{mine[0].rss_mb:.1f} → {mine[-1].rss_mb:.1f} MB"
-        report.row(f"broker {broker}, growth", "MB/h", leak, None, MOST_MB_AN_HOUR, True, note)
+        first, *_, last = soak.of_broker(broker)
+        note = f"{first.rss_mb:.1f} → {last.rss_mb:.1f} MB"
+        growth = soak.mb_an_hour(broker)
+        report.row(f"broker {broker}, growth", "MB/h", growth, most=MOST_MB_AN_HOUR, note=note)
         for name in ("descriptors", "threads", "tasks"):
-            first, last = getattr(mine[0], name), getattr(mine[-1], name)
-            report.row(f"broker {broker}, {name} at the end", "count", last, note=f"from {first}")
+            note = f"from {getattr(first, name)}"
+            report.row(f"broker {broker}, {name} at the end", "", getattr(last, name), note=note)
     report.row("longest stall of an event loop", "ms", soak.stall_ms, note="as brokers log it")
     report.section("records")
     for name, value in vars(soak.verdict).items():
-        aim = None if name in ("acknowledged", "refused") else 0.0
-        report.row(name.replace("_", " "), "count", value, None, aim, True)
-
-
-def markdown(soak: Soak, minutes: float) -> str:
-    """Return the section of the document."""
-    clock = soak.waits.all_of(churn.CLOCK)
-    load = f"{min(soak.load):.1f} to {max(soak.load):.1f}, on {os.cpu_count()} processors"
-    lines = [
-        f"`scripts/bench soak {minutes:g}`, load average of the machine {load}.",
-        "",
-        "| from the time at which each was due (ms) | count | p50 | p99 | p99.9 | max |",
-        "| --- | --: | --: | --: | --: | --: |",
-    ]
-    for stream in soak.waits.streams:
-        found = clock if stream == churn.CLOCK else soak.waits.all_of(stream)
-        shares = " | ".join(figure(percentile(found, share)) for share in SHARES.values())
-        lines.append(f"| {stream} | {len(found):,} | {shares} |")
-    lines += ["", "| broker | MB at the start | MB at the end | MB/h | descriptors | tasks |"]
-    lines.append("| --- | --: | --: | --: | --: | --: |")
-    for broker in range(1, BROKERS + 1):
-        mine = soak.of_broker(broker)
-        first, last = mine[0], mine[-1]
-        lines.append(
-            f"| {broker} | {first.rss_mb:.1f} | {last.rss_mb:.1f} | {soak.mb_an_hour(broker):.1f} "
-            f"| {first.descriptors} to {last.descriptors} | {first.tasks} to {last.tasks} |"
-        )
-    drifts = ", ".join(
-        f"{stream} {soak.drift(stream, 'p50'):.2f} (p50) and {soak.drift(stream, 'p99'):.2f} (p99)"
-        for stream in (*PRINTED, churn.CLOCK)
-    )
-    verdict = ", ".join(f"{n.replace('_', ' ')} {v:,}" for n, v in vars(soak.verdict).items())
-    lines += [
-        "",
-        f"- **Drift**, the last quarter over the first: {drifts}.",
-        f"- **Longest stall** of an event loop, as the brokers log it: {soak.stall_ms} ms.",
-        f"- **Records**: {verdict}.",
-        "",
-        "![Waits, memory, CPU, descriptors and tasks over time](../pictures/performance/soak.png)",
-    ]
-    return "\n".join(lines)
+        most = None if name in ("acknowledged", "refused") else 0.0
+        report.row(name.replace("_", " "), "", value, most=most)

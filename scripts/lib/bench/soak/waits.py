@@ -54,13 +54,6 @@ def sleep_until(due: float, stop: threading.Event) -> None:
         stop.wait(left)
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the nearest rank of a sorted sequence; 0 of an empty one."""
-    if not ordered:
-        return 0.0
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 def drift(values: Sequence[float]) -> float:
     """Return the median of the last quarter over that of the first; 1 of fewer than four."""
     quarter = len(values) // 4
