@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from scripts.lib.bench.performance_sheet import BEGIN, END, KAFKA, OURS
+from scripts.lib.bench.brokers import KAFKA, OURS
+from scripts.lib.bench.report import BEGIN, END
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "explanation" / "performance.md"

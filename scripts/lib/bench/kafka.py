@@ -1,4 +1,4 @@
-"""minikafka beside official Apache Kafka, in one run: writes the figures into docs/explanation/performance.md.
+"""minikafka beside official Apache Kafka, in one run: writes the figures of the performance page.
 
 One kind runs at a time, in turns: minikafka, Kafka, minikafka, Kafka. Both kinds get the same
 server.properties, the same ZooKeeper server and the same load.

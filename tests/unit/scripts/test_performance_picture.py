@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.lib.bench.performance_sheet import BEGIN, END, KAFKA, OURS
+from scripts.lib.bench.brokers import KAFKA, OURS
+from scripts.lib.bench.report import BEGIN, END
 from scripts.lib.performance_picture import COLORS, Bar, bars, draw
 
 PAGE = f"""### Elsewhere (MB, less is better)

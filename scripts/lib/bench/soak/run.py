@@ -22,6 +22,7 @@ from scripts.lib.bench.soak.work import CHECKED, CHURNS, CLOCK, KEYED, PLAIN, TR
 
 DOCUMENT: Final = REPOSITORY / "docs" / "explanation" / "performance.md"
 PICTURE: Final = REPOSITORY / "docs" / "pictures" / "performance" / "soak.png"
+PICTURE_LINK: Final = "../pictures/performance/soak.png"  # from the document
 SHORT: Final = 2.0  # minutes, if none are given
 LONG: Final = 15.0  # from so many minutes on the picture and the figures go into the documents
 INTERVALS: Final = 60
@@ -94,7 +95,7 @@ def run(report: Report, minutes: float = SHORT) -> None:
     if minutes >= LONG:
         load = f"{min(soak.load):.1f} to {max(soak.load):.1f}, on {os.cpu_count()} processors"
         head = f"`scripts/bench soak {minutes:g}`, load average of the machine {load}."
-        picture = "![Waits, memory, CPU, descriptors and tasks over time](../pictures/performance/soak.png)"
+        picture = f"![Waits, memory, CPU, descriptors and tasks over time]({PICTURE_LINK})"
         measured = "\n\n".join([head, shown.markdown(), picture])
         DOCUMENT.write_text(insert(DOCUMENT.read_text(), measured, marks("soak")))
     print(f"  written: {drawn.relative_to(REPOSITORY)}")
