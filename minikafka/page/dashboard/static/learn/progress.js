@@ -1,6 +1,6 @@
 /** Which chapters the reader has begun and finished, remembered in this browser. */
 
-const KEY = "minikafka.page.learn";
+const KEY = "minikafka.learn";
 
 /** @typedef {{last?: string, chapters: Object<string, {beats: number, done: boolean}>}} Progress */
 
