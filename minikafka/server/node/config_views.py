@@ -139,7 +139,7 @@ def log_dirs(config: Config) -> tuple[str, ...]:
 
 def log_manager(config: Config, descriptors: int) -> LogManagerConfig:
     """``descriptors`` is how many the process may open. Cold segments take half of those that no
-    connection takes (``network/connection_quotas``); the rest is for active segments, indexes and
+    connection takes (``listeners/connection_quotas``); the rest is for active segments, indexes and
     the copies of threads."""
     return view_of(
         LogManagerConfig,

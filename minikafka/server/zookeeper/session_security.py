@@ -47,8 +47,8 @@ def session_security(config: Config, files: Files) -> CoordinationSecurity:
 
 
 def checked_security(config: Config, world: World) -> CoordinationSecurity:
-    """Return the security of ZooKeeper sessions. Raises ConfigError for settings that contradict
-    each other, and for those that the TLS library refuses."""
+    """Return the security of a ZooKeeper session whose TLS settings the TLS library takes. Raises
+    ConfigError as ``session_security``, and if the library refuses them."""
     security = session_security(config, world.files)
     if security.tls is not None:
         try:

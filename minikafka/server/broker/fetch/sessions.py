@@ -263,8 +263,8 @@ class FetchSessions:
         version: FetchVersion,
         replica_id: int,
     ) -> FetchContext:
-        """Return the context of a request that continues a session: all its partitions, with the
-        changes that this request names."""
+        """Return the context of a request that continues a session: the session's partitions, with
+        those that the request names, and without the forgotten ones. Raises KafkaError."""
         if named:
             self._limit()
         requests = self._requests_by_key(session_id, named)

@@ -395,11 +395,11 @@ class LogSegment:
         return self._file.read(length, position)
 
     def view(self, length: int, position: int) -> Buffer:
-        """Return the bytes of the file without a copy where possible (``File.view``)."""
+        """Read into memory that is used again when nothing refers to the result any more."""
         return self._file.view(length, position)
 
     def view_cached(self, length: int, position: int) -> Buffer | None:
-        """Return the bytes if the page cache has them, else None (``File.view_cached``)."""
+        """Return the same as ``view``, or None if a part is known not to be in the page cache."""
         return self._file.view_cached(length, position)
 
     async def read_cold(self, length: int, position: int) -> bytes:
