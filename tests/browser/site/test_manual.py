@@ -67,6 +67,19 @@ def test_a_word_is_found_while_it_is_typed(url: str, open_page: OpenPage) -> Non
     expect(page.locator("#results")).to_have_text("Nothing was found.")
 
 
+def test_a_search_that_cannot_be_loaded_says_so_and_is_loaded_later(
+    url: str, open_page: OpenPage
+) -> None:
+    page = open_page(url, errors=("ERR_FAILED",))
+    page.route("**/search_index.json", lambda route: route.abort())
+    page.keyboard.press("/")
+    page.keyboard.type("purgatory")
+    expect(page.locator("#results")).to_have_text("The search cannot be loaded.")
+    page.unroute("**/search_index.json")
+    page.keyboard.type(" ")
+    expect(page.locator("#results article").first).to_be_visible()
+
+
 def test_each_verb_has_a_page(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}docs/reference/verbs.html")
     links = page.locator("main td:first-child a")

@@ -15,13 +15,20 @@ let sections;
 
 function load() {
   sections ??= fetch(`${BASE}/search/search_index.json`)
-    .then((response) => response.json())
+    .then((response) => {
+      if (!response.ok) throw new Error(`${response.status} for the sections of all pages`);
+      return response.json();
+    })
     .then((found) => found.map((each) => ({
       ...each,
       lowerTitle: each.title.toLowerCase(),
       wordsOfTitle: new Set(each.title.toLowerCase().split(/[^\p{L}\d.-]+/u)),
       lowerText: each.text.toLowerCase(),
-    })));
+    })))
+    .catch((error) => {
+      sections = undefined; // the next search tries again
+      throw error;
+    });
   return sections;
 }
 
@@ -41,7 +48,13 @@ function score(section, words) {
 async function search() {
   const typed = query.value;
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
-  const all = words.length ? await load() : [];
+  let all;
+  try {
+    all = words.length ? await load() : [];
+  } catch {
+    results.textContent = "The search cannot be loaded.";
+    return;
+  }
   if (typed !== query.value) return; // a later search has begun
   const found = all
     .map((section) => ({ section, points: score(section, words) }))
