@@ -161,8 +161,8 @@ def _login_mismatch(peer: str, protocol: str, response: SaslHandshakeResponse) -
     has_logins = response.error_code != ErrorCode.ILLEGAL_SASL_STATE
     if has_logins == (protocol in SASL_PROTOCOLS):
         return None
-    if has_logins and not response.mechanisms:
-        return None  # brokers of other makers refuse the API itself so
+    if has_logins and not any(response.mechanisms):
+        return None  # brokers of other makers refuse the API itself so, Tansu with one empty name
     suffix = "SSL" if protocol in TLS_PROTOCOLS else "PLAINTEXT"
     if not has_logins:
         text = f"{peer} takes no logins: set security.protocol={suffix}"

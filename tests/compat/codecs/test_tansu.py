@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from minikafka.aio import (
     RecordMetadata,
     TopicPartition,
 )
+from scripts.lib.cluster import free_ports
 
 pytestmark = pytest.mark.compat
 
@@ -41,9 +41,7 @@ def tansu() -> str:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     program = tansu()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_ports(1)[0]
     url = f"tcp://127.0.0.1:{port}"
     command = [program, "broker", "--storage-engine", "memory://tansu/", "--listener-url", url]
     command += ["--advertised-listener-url", url]

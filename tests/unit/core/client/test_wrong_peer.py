@@ -109,7 +109,8 @@ def test_a_peer_that_the_client_cannot_use(
         ("SSL", {Probe.LOGIN: NO_LOGINS}),
         ("SASL_SSL", {Probe.LOGIN: SCRAM}),
         ("SASL_PLAINTEXT", {Probe.LOGIN: SCRAM}),
-        ("PLAINTEXT", {Probe.LOGIN: login(ErrorCode.UNKNOWN_SERVER_ERROR)}),  # Tansu
+        ("PLAINTEXT", {Probe.LOGIN: login(ErrorCode.UNKNOWN_SERVER_ERROR)}),  # Tansu, and later
+        ("PLAINTEXT", {Probe.LOGIN: login(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "")}),
         ("SSL", {Probe.LOGIN: SERVER_HELLO, Probe.PLAIN_LOGIN: ALERT}),
         ("SSL", {Probe.LOGIN: ProbeReply(error="connection reset by peer")}),
         ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00")}),  # not complete

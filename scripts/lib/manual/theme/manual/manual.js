@@ -115,7 +115,7 @@ for (const block of document.querySelectorAll("main pre")) {
   frame.append(block, button);
 }
 
-query.addEventListener("focus", load);
+query.addEventListener("focus", () => load().catch(() => {})); // a search says that it failed
 query.addEventListener("input", search);
 addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== query) {
