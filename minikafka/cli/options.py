@@ -39,9 +39,7 @@ def add_json_argument(parser: argparse._ActionsContainer, text: str = "print JSO
     parser.add_argument("--json", action="store_true", help=text)
 
 
-def add_pairs_argument(
-    parser: argparse.ArgumentParser, option: str, text: str | None = None
-) -> None:
+def add_pairs_argument(parser: argparse.ArgumentParser, option: str, text: str) -> None:
     """Add an option of the form KEY=VALUE that may be repeated; ``pairs`` parses its values."""
     parser.add_argument(option, metavar="KEY=VALUE", action="append", default=[], help=text)
 

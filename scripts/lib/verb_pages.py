@@ -63,7 +63,7 @@ def _described(parser: argparse.ArgumentParser) -> Iterator[str]:
     formatter = argparse.HelpFormatter(parser.prog, width=COLUMNS)
     rows = [
         f"| `{_cell(formatter._format_action_invocation(action))}` | "
-        f"{_cell(formatter._expand_help(action)) if action.help else ''} |"
+        f"{_cell(formatter._expand_help(action))} |"
         for action in parser._actions
         if not isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
         and action.help != argparse.SUPPRESS

@@ -62,7 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", **of_many, help="a consumer group, or * for all")
     parser.add_argument("--transactional-id", metavar="ID", **of_many, help="or * for all")
     parser.add_argument("--delegation-token", metavar="ID", **of_many, help="or * for all")
-    parser.add_argument("--user-principal", metavar="TYPE:NAME", **of_many)
+    parser.add_argument(
+        "--user-principal",
+        metavar="TYPE:NAME",
+        **of_many,
+        help="a user whose delegation tokens are meant",
+    )
     parser.add_argument("--cluster", action="store_true", help="the cluster itself")
     parser.add_argument(
         "--resource-pattern-type",

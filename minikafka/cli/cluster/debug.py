@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (_, text, _) in VIEWS.items():
         action = add_action(actions, name, text)
         add_bootstrap_argument(action)
-        action.add_argument("--broker", type=int, required=True, metavar="ID")
+        action.add_argument(
+            "--broker", type=int, required=True, metavar="ID", help="the broker to ask"
+        )
         action.add_argument(
             "--limit", type=int, default=DEFAULT_LIMIT, help=f"rows of one list ({DEFAULT_LIMIT})"
         )

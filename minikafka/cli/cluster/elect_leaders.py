@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="preferred: the first replica, if in sync; unclean: any live one; may lose records",
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--all-topic-partitions", action="store_true")
+    which.add_argument("--all-topic-partitions", action="store_true", help="of all partitions")
     which.add_argument("--topic", help="with --partition")
     which.add_argument(
         "--path-to-json-file",
         metavar="FILE",
         help='{"partitions": [{"topic": "t", "partition": 0}]}',
     )
-    parser.add_argument("--partition", type=int)
+    parser.add_argument("--partition", type=int, help="with --topic")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,12 @@ from minikafka.kernel.errors import ErrorCode
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
-    parser.add_argument("--describe", action="store_true", required=True)
+    parser.add_argument(
+        "--describe",
+        action="store_true",
+        required=True,
+        help="what this verb does; required, as in Kafka",
+    )
     parser.add_argument(
         "--topic-list", default="", metavar="TOPIC,...", help="only these topics (all)"
     )

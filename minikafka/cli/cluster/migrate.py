@@ -86,10 +86,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "move-controller", "have a broker elected, by deleting /controller in ZooKeeper"
     )
     move.add_argument(
-        "--zookeeper", required=True, type=zookeeper_servers, metavar="HOST:PORT,...[/CHROOT]"
+        "--zookeeper",
+        required=True,
+        type=zookeeper_servers,
+        metavar="HOST:PORT,...[/CHROOT]",
+        help="zookeeper.connect of the cluster",
     )
     add_zookeeper_security_argument(move)
-    move.add_argument("--broker", type=at_least(0), required=True, metavar="ID")
+    move.add_argument(
+        "--broker",
+        type=at_least(0),
+        required=True,
+        metavar="ID",
+        help="the broker that becomes the controller",
+    )
 
 
 def _add_goal(parser: argparse.ArgumentParser) -> None:

@@ -89,13 +89,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B:B,B:B,...",
         help="brokers of each partition, leader first",
     )
-    add_pairs_argument(create, "--config")
+    add_pairs_argument(create, "--config", "a setting of the topic; repeatable")
     create.add_argument(
         "--if-not-exists", action="store_true", help="do nothing if the topic exists"
     )
     listing = _action(actions, "list", "list the names of topics", topic="none")
     _add_matching(listing)
-    listing.add_argument("--exclude-internal", action="store_true")
+    listing.add_argument(
+        "--exclude-internal",
+        action="store_true",
+        help="leave out the topics that Kafka makes for itself",
+    )
     add_json_argument(listing)
     describe = _action(
         actions, "describe", "show partitions, leaders, replicas and ISR", topic="any"
@@ -107,7 +111,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only topics that override broker settings",
     )
-    describe.add_argument("--exclude-internal", action="store_true")
+    describe.add_argument(
+        "--exclude-internal",
+        action="store_true",
+        help="leave out the topics that Kafka makes for itself",
+    )
     describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     add_json_argument(describe)
     alter = _action(actions, "alter", "add partitions to topics", topic="some")
@@ -144,7 +152,7 @@ def _action(actions: Any, name: str, text: str, topic: str) -> argparse.Argument
     parser = add_action(actions, name, text)
     add_bootstrap_argument(parser)
     if topic == "one":
-        parser.add_argument("--topic", required=True)
+        parser.add_argument("--topic", required=True, help="the name of the topic")
     elif topic != "none":
         names = parser.add_mutually_exclusive_group(required=topic == "some")
         names.add_argument(

@@ -36,7 +36,7 @@ def add_scenarios(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep the committed offset; the log end offset for partitions without one",
     )
-    which.add_argument("--to-offset", type=int, metavar="OFFSET")
+    which.add_argument("--to-offset", type=int, metavar="OFFSET", help="this offset")
     which.add_argument(
         "--shift-by", type=int, metavar="N", help="the committed offset plus N; N may be negative"
     )

@@ -83,11 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "delete", "delete groups without active members and their offsets", several=True
     )
     offsets = _action(actions, "delete-offsets", "delete the offsets of one group for topics")
-    offsets.add_argument("--group", required=True)
+    offsets.add_argument("--group", required=True, help="the group whose offsets go")
     _add_topic(offsets, required=True)
     of_life = "show the history of a group from the event logs of brokers"
     timeline = add_action(actions, "timeline", of_life)
-    timeline.add_argument("--group", required=True)
+    timeline.add_argument("--group", required=True, help="the group whose history is shown")
     timeline.add_argument(
         "log", nargs="+", metavar="LOG", help="event log of a broker; - for standard input"
     )
@@ -103,7 +103,7 @@ def _action(
         which.add_argument(
             "--group", action="append", default=[], help="may be given several times"
         )
-        which.add_argument("--all-groups", action="store_true")
+        which.add_argument("--all-groups", action="store_true", help="all groups of the cluster")
     return parser
 
 

@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only transactions open for longer (-1: all)",
     )
     describe = _action(actions, "describe", "show the transaction of one transactional id")
-    describe.add_argument("--transactional-id", required=True)
+    describe.add_argument(
+        "--transactional-id", required=True, help="the transactional.id of the producer"
+    )
     producers = _action(actions, "describe-producers", "show the active producers of a partition")
     _add_partition(producers)
     abort = _action(actions, "abort", "abort a hanging transaction in a partition")
@@ -51,17 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="first offset of the transaction; its producer is looked up by it",
     )
-    abort.add_argument("--producer-id", type=int)
-    abort.add_argument("--producer-epoch", type=int)
-    abort.add_argument("--coordinator-epoch", type=int)
+    abort.add_argument(
+        "--producer-id",
+        type=int,
+        help="with --producer-epoch and --coordinator-epoch, instead of --start-offset",
+    )
+    abort.add_argument("--producer-epoch", type=int, help="as describe-producers shows it")
+    abort.add_argument("--coordinator-epoch", type=int, help="as describe-producers shows it")
     hanging = _action(
         actions, "find-hanging", "find open transactions that their coordinator does not know"
     )
     hanging.add_argument(
         "--broker-id", type=int, help="only partitions with a replica on this broker"
     )
-    hanging.add_argument("--topic")
-    hanging.add_argument("--partition", type=int)
+    hanging.add_argument("--topic", help="only partitions of this topic")
+    hanging.add_argument("--partition", type=int, help="only this partition of the topic")
     hanging.add_argument(
         "--max-transaction-timeout",
         type=int,
@@ -79,8 +85,8 @@ def _action(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
 
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--partition", type=int, required=True)
+    parser.add_argument("--topic", required=True, help="the topic of the partition")
+    parser.add_argument("--partition", type=int, required=True, help="the number of the partition")
 
 
 def run(args: argparse.Namespace) -> int:

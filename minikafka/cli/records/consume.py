@@ -38,7 +38,7 @@ POLL_MS = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser, "--consumer.config")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--topic")
+    what.add_argument("--topic", help="the topic to read")
     what.add_argument(
         "--include", metavar="PATTERN", help="all topics whose names match; needs --group"
     )

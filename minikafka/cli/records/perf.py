@@ -36,12 +36,16 @@ POLL_MS = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_subparsers(dest="way", required=True, metavar="produce|consume|e2e")
     produce = ways.add_parser("produce", help="measure the rate and latency of producing")
-    produce.add_argument("--num-records", type=at_least(1), required=True)
+    produce.add_argument(
+        "--num-records", type=at_least(1), required=True, help="how many records to send"
+    )
     produce.add_argument(
         "--throughput", type=float, default=-1, help="records a second (-1: no limit)"
     )
     consume = ways.add_parser("consume", help="measure the rate of consuming existing records")
-    consume.add_argument("--messages", type=at_least(1), required=True)
+    consume.add_argument(
+        "--messages", type=at_least(1), required=True, help="how many records to read"
+    )
     consume.add_argument("--group", help="consumer group to join (default: assign all partitions)")
     consume.add_argument(
         "--timeout",
@@ -51,16 +55,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     e2e = ways.add_parser("e2e", help="measure the time from sending a record to reading it")
     e2e.add_argument(
-        "--num-records", "--messages", dest="messages", type=at_least(1), required=True
+        "--num-records",
+        "--messages",
+        dest="messages",
+        type=at_least(1),
+        required=True,
+        help="how many records to send and read, one at a time",
     )
     for way in (produce, e2e):
         way.add_argument("--record-size", type=at_least(1), default=100, help="bytes of a record")
-        add_pairs_argument(way, "--producer-property")
+        add_pairs_argument(way, "--producer-property", "a setting of the producer; repeatable")
     for way in (consume, e2e):
-        add_pairs_argument(way, "--consumer-property")
+        add_pairs_argument(way, "--consumer-property", "a setting of the consumer; repeatable")
     for way in (produce, consume, e2e):
         add_bootstrap_argument(way)
-        way.add_argument("--topic", required=True)
+        way.add_argument("--topic", required=True, help="the topic to measure with")
         add_json_argument(way, "print the statistics as a JSON object")
 
 

@@ -35,7 +35,7 @@ UNSETTLED_LINES = 10_000  # read ahead of the slowest acknowledgement
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser, "--producer.config")
-    parser.add_argument("--topic", required=True)
+    parser.add_argument("--topic", required=True, help="the topic to write to")
     parser.add_argument("--partition", type=int, help="send all records to this partition")
     parser.add_argument("--acks", choices=ACKS, default="all")
     codecs = [codec.name.lower() for codec in Compression]

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-topic", action="store_true", help="do not delete the topic after success"
     )
-    add_pairs_argument(parser, "--topic-config")
+    add_pairs_argument(parser, "--topic-config", "a setting of the topic; repeatable")
     parser.add_argument(
         "--not-idempotent",
         action="store_true",

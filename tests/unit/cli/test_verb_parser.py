@@ -118,14 +118,16 @@ def test_options_that_do_not_go_together(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_every_default(verb: str) -> None:
+def test_help_explains_every_option_and_has_its_default(verb: str) -> None:
     parsers = [VerbParser(prog=verb)]
     importlib.import_module(VERBS[verb][0]).add_arguments(parsers[0])
     for parser in parsers:
         for action in parser._actions:
             if isinstance(action.choices, dict):
                 parsers += list(action.choices.values())
-            elif action.option_strings and shown(action.default):
+                continue
+            assert action.help, (parser.prog, action.option_strings)
+            if action.option_strings and shown(action.default):
                 text = parser._get_formatter()._expand_help(action).replace(",", "")
                 assert re.search(rf"(?<!\w){re.escape(str(action.default))}(?!\w)", text)
 
