@@ -92,18 +92,26 @@ class AsyncView:
 
     # ------------------------------------------------------------------------------------------- do
 
-    async def topic(self, partitions: int = 1, replicas: int | None = None, **settings: str) -> str:
+    async def topic(
+        self, /, partitions: int = 1, replicas: int | None = None, **settings: str
+    ) -> str:
         """Create a topic with a new name, and return the name. It has a replica on each broker, but
         three at most, or ``replicas``. ``settings`` have ``_`` for the dots in their names:
         ``cleanup_policy="compact"``."""
         name = f"{self._name}-{next(self._numbers)}"
         return await self.create_topic(name, partitions, replicas, **settings)
 
+    @on_cluster
     async def create_topic(
-        self, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
+        self, /, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
     ) -> str:
         """Create a topic with a name of your choice, which other tests may use after this one."""
-        await self._create(name, partitions, replicas, settings)
+        running = [each for each in self.cluster.brokers if self.cluster.is_running(each)]
+        factor = replicas or min(MAX_REPLICAS, len(running))
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        async with self.cluster.clients().admin() as admin:
+            await admin.create_topic(name, partitions, factor, named)
+            await admin.wait_for_topic(name, partitions)
         return name
 
     @on_cluster
@@ -186,7 +194,7 @@ class AsyncView:
 
     @on_cluster
     async def begin(self) -> None:
-        """Note what the cluster has, for ``reset``."""
+        """Note what the cluster has, for ``reset``. Call it before the test."""
         self._undo = await self.cluster.way_back()
 
     @on_cluster
@@ -209,17 +217,6 @@ class AsyncView:
     @on_cluster
     async def group_now(self, group_id: str) -> GroupView:
         return await looking.group_now(self.cluster.clients(), group_id)
-
-    @on_cluster
-    async def _create(
-        self, name: str, partitions: int, replicas: int | None, settings: Mapping[str, str]
-    ) -> None:
-        running = [each for each in self.cluster.brokers if self.cluster.is_running(each)]
-        factor = replicas or min(MAX_REPLICAS, len(running))
-        named = {key.replace("_", "."): value for key, value in settings.items()}
-        async with self.cluster.clients().admin() as admin:
-            await admin.create_topic(name, partitions, factor, named)
-            await admin.wait_for_topic(name, partitions)
 
 
 class AsyncBroker:

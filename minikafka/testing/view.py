@@ -1,26 +1,49 @@
 """What one test sees of a cluster and does to it, in methods that block: the fixture ``minikafka``.
 
-``aio`` has the same methods as coroutines. The cluster may be shared with other tests: topics and
-groups that a test has made are deleted at its end, faults are removed, and brokers brought back.
+``async_view`` has the same methods as coroutines, and their descriptions. The cluster may be shared
+with other tests: topics and groups that a test has made are deleted at its end, faults are removed,
+and brokers brought back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.async_view import AsyncBroker, AsyncGroup, AsyncView
 from minikafka.testing.cluster import AnyCluster, ClusterEvent, SimulatedClock, Where
 from minikafka.testing.faults import FaultInTest, Faults
-from minikafka.testing.looking import GroupView, IsolationLevel, Predicate
 
+A = TypeVar("A")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class TestView:
+class BlockingView(Generic[A]):
+    """A view of the cluster whose methods block. ``aio`` has the same methods as coroutines."""
+
+    def __init__(self, cluster: AnyCluster, aio: A) -> None:
+        self.cluster = cluster
+        self.aio = aio
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingView[A], P], T]:
+    """Make a method that blocks from a coroutine method of ``aio``."""
+
+    @wraps(method)
+    def block(self: BlockingView[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.cluster.call(method(self.aio, *args, **kwargs))
+
+    return block
+
+
+class TestView(BlockingView[AsyncView]):
     """A cluster as one test sees it. Methods may be called from any thread; in a coroutine use
     ``aio``, whose methods are the same. They raise KafkaError, AssertionError for what has not
     come about in time, and NotInThisPlace for what the place of the cluster cannot do.
@@ -32,8 +55,7 @@ class TestView:
 
     def __init__(self, cluster: AnyCluster, name: str) -> None:
         """``name`` begins the names of the topics that ``topic`` creates."""
-        self.cluster = cluster
-        self.aio = AsyncView(cluster, name)
+        super().__init__(cluster, AsyncView(cluster, name))
         self.faults = Faults(cluster, self.aio.added_faults, FaultInTest)
 
     # --------------------------------------------------------------------------------- the cluster
@@ -67,24 +89,9 @@ class TestView:
 
     # ----------------------------------------------------------------------------------------- look
 
-    def records(
-        self,
-        topic: str,
-        count: int | None = None,
-        timeout: float = 5.0,
-        isolation_level: IsolationLevel = "read_committed",
-    ) -> list[ConsumerRecord]:
-        """Return all records of a topic, in the order of their offsets in each partition.
-
-        With ``count`` wait until there are as many. Raises AssertionError with their number if
-        they are not there within ``timeout`` seconds."""
-        return self._call(self.aio.records(topic, count, timeout, isolation_level))
-
-    def expect(self, topic: str, predicate: Predicate, timeout: float = 5.0) -> ConsumerRecord:
-        """Return the first record of a topic for which ``predicate`` is true, as soon as there is
-        one. ``predicate`` is called in the cluster's thread. Raises AssertionError with the last
-        record after ``timeout`` seconds."""
-        return self._call(self.aio.expect(topic, predicate, timeout))
+    records = blocking(AsyncView.records)
+    expect = blocking(AsyncView.expect)
+    committed = blocking(AsyncView.committed)
 
     @contextmanager
     def produces(
@@ -94,13 +101,9 @@ class TestView:
         Raises AssertionError if they are not at least ``count`` within ``timeout`` seconds after
         the end of the block."""
         found: list[ConsumerRecord] = []
-        start = self._call(self.aio.ends(topic))
+        start = self.cluster.call(self.aio.ends(topic))
         yield found
-        found += self._call(self.aio.records_from(topic, start, count, timeout))
-
-    def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has committed."""
-        return self._call(self.aio.committed(group_id))
+        found += self.cluster.call(self.aio.records_from(topic, start, count, timeout))
 
     def group(self, group_id: str) -> GroupHandle:
         """Return the handle of a group, whether the group exists or not."""
@@ -118,141 +121,64 @@ class TestView:
 
     # ------------------------------------------------------------------------------------------- do
 
-    def topic(self, partitions: int = 1, replicas: int | None = None, **settings: str) -> str:
-        """Create a topic with a new name, and return the name. It has a replica on each broker, but
-        three at most, or ``replicas``. ``settings`` have ``_`` for the dots in their names:
-        ``cleanup_policy="compact"``."""
-        return self._call(self.aio.topic(partitions, replicas, **settings))
-
-    def create_topic(
-        self, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
-    ) -> str:
-        """Create a topic with a name of your choice, which other tests may use after this one."""
-        return self._call(self.aio.create_topic(name, partitions, replicas, **settings))
-
-    def produce(
-        self, topic: str, *values: bytes, key: bytes | None = None, partition: int | None = None
-    ) -> None:
-        """Append records, and return when all in-sync replicas have them."""
-        self._call(self.aio.produce(topic, *values, key=key, partition=partition))
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the broker that leads a partition, as soon as there is one."""
-        return self._call(self.aio.leader(topic, partition))
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Make a broker the leader of a partition. If it has no replica, it takes the place of the
-        last one."""
-        self._call(self.aio.move_leader(topic, partition, broker))
-
-    def coordinator(self, group_id: str) -> int:
-        """Return the broker that coordinates a group, whether the group exists or not."""
-        return self._call(self.aio.coordinator(group_id))
-
-    def move_coordinator(self, group_id: str, broker: int) -> None:
-        """Make a broker the coordinator of a group."""
-        self._call(self.aio.move_coordinator(group_id, broker))
+    topic = blocking(AsyncView.topic)
+    create_topic = blocking(AsyncView.create_topic)
+    produce = blocking(AsyncView.produce)
+    leader = blocking(AsyncView.leader)
+    move_leader = blocking(AsyncView.move_leader)
+    coordinator = blocking(AsyncView.coordinator)
+    move_coordinator = blocking(AsyncView.move_coordinator)
+    expire_session = blocking(AsyncView.expire_session)
+    add_broker = blocking(AsyncView.add_broker)
+    compact = blocking(AsyncView.compact)
+    apply_retention = blocking(AsyncView.apply_retention)
+    as_version = blocking(AsyncView.as_version)
+    reset = blocking(AsyncView.reset)
 
     def broker(self, broker: int) -> BrokerHandle:
         """Return the handle of a broker. Raises ValueError if there is none with this id."""
         return BrokerHandle(self.cluster, self.aio.broker(broker))
 
-    def expire_session(self, broker: int) -> None:
-        """Expire a broker's ZooKeeper session: it registers again under a new one."""
-        self._call(self.aio.expire_session(broker))
-
-    def add_broker(self) -> int:
-        """Start another broker, and return its id when it serves. The cluster ends with the
-        test."""
-        return self._call(self.aio.add_broker())
-
-    def compact(self, topic: str) -> None:
-        """Compact a topic now, except its active segments."""
-        self._call(self.aio.compact(topic))
-
-    def apply_retention(self, topic: str | None = None) -> None:
-        """Delete now what the retention of a topic, or of all, allows to delete."""
-        self._call(self.aio.apply_retention(topic))
-
-    def as_version(self, version: str | None) -> None:
-        """Offer clients only what a release of Kafka has, such as "2.8"; None: everything."""
-        self._call(self.aio.as_version(version))
-
-    def reset(self) -> None:
-        """Bring the cluster back to where the test found it: without faults, with all brokers, and
-        without the topics and groups that have been made since. Inside the process settings,
-        quotas, users and ACLs are as they were, too."""
-        self._call(self.aio.reset())
-
     # ----------------------------------------------------------------------------- the test's frame
 
-    def begin(self) -> None:
-        """Note what the cluster has, for ``reset``. Call it before the test."""
-        self._call(self.aio.begin())
+    begin = blocking(AsyncView.begin)
 
     def check_faults(self) -> None:
         """Raises AssertionError with the faults that have not struck, except those with
         ``must_hit=False``. Call it after a test that has passed."""
         self.aio.added_faults.check()
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.cluster.call(work)
 
-
-class BrokerHandle:
+class BrokerHandle(BlockingView[AsyncBroker]):
     """One broker. Methods return when it is done."""
 
-    def __init__(self, cluster: AnyCluster, broker: AsyncBroker) -> None:
-        self._cluster = cluster
-        self._broker = broker
-        self.broker_id = broker.broker_id
+    @property
+    def broker_id(self) -> int:
+        return self.aio.broker_id
 
     @property
     def is_running(self) -> bool:
         """Whether the broker has been started and not ended since; a paused broker runs."""
-        return self._broker.is_running
+        return self.aio.is_running
 
-    def stop(self) -> None:
-        """Stop the broker by controlled shutdown."""
-        self._cluster.call(self._broker.stop())
-
-    def kill(self) -> None:
-        """End the broker as SIGKILL does. Its disk is kept."""
-        self._cluster.call(self._broker.kill())
-
-    def start(self) -> None:
-        """Start the broker again on its disk and its port, and wait until it serves."""
-        self._cluster.call(self._broker.start())
-
-    def pause(self) -> None:
-        """Stop the broker's time as SIGSTOP does: its connections stay open, and mute."""
-        self._cluster.call(self._broker.pause())
-
-    def resume(self) -> None:
-        """End a pause."""
-        self._cluster.call(self._broker.resume())
-
-    def isolate(self) -> None:
-        """Cut the broker off from ZooKeeper and all other brokers; inside the process from
-        clients, too."""
-        self._cluster.call(self._broker.isolate())
-
-    def heal(self) -> None:
-        """Connect the isolated broker again."""
-        self._cluster.call(self._broker.heal())
+    stop = blocking(AsyncBroker.stop)
+    kill = blocking(AsyncBroker.kill)
+    start = blocking(AsyncBroker.start)
+    pause = blocking(AsyncBroker.pause)
+    resume = blocking(AsyncBroker.resume)
+    isolate = blocking(AsyncBroker.isolate)
+    heal = blocking(AsyncBroker.heal)
 
 
-class GroupHandle:
+class GroupHandle(BlockingView[AsyncGroup]):
     """One group. Each property is read from the cluster; ``now`` has all of one moment."""
 
-    def __init__(self, cluster: AnyCluster, group: AsyncGroup) -> None:
-        self._cluster = cluster
-        self._group = group
-        self.group_id = group.group_id
+    now = blocking(AsyncGroup.now)
+    wait = blocking(AsyncGroup.wait)
 
-    def now(self) -> GroupView:
-        """Return what the group is now; a group that does not exist has the state "Dead"."""
-        return self._cluster.call(self._group.now())
+    @property
+    def group_id(self) -> str:
+        return self.aio.group_id
 
     @property
     def state(self) -> str:
@@ -272,15 +198,3 @@ class GroupHandle:
     @property
     def committed(self) -> dict[TopicPartition, int]:
         return dict(self.now().committed)
-
-    def wait(
-        self,
-        state: str | None = None,
-        members: int | None = None,
-        lag: int | None = None,
-        until: Callable[[GroupView], object] | None = None,
-        timeout: float = 10.0,
-    ) -> GroupView:
-        """Return the group as soon as everything given is true of it. Raises AssertionError with
-        its last state after ``timeout`` seconds."""
-        return self._cluster.call(self._group.wait(state, members, lag, until, timeout))
