@@ -28,7 +28,7 @@ class AsyncView:
     def __init__(self, cluster: AnyCluster, name: str) -> None:
         self.cluster = cluster
         self.added_faults = AddedFaults()
-        self.faults = Faults(cluster, self.added_faults, AsyncFault)
+        self.faults = Faults(cluster, self.added_faults.noting(AsyncFault))
         self._name = name
         self._numbers = itertools.count(1)
         self._undo: Undo | None = None

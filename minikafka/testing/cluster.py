@@ -22,8 +22,9 @@ from typing import (
 )
 
 if TYPE_CHECKING:
-    from minikafka.kernel.errors import ErrorCode
+    from minikafka.server.faults.request_faults import RequestFaults
     from minikafka.testing.clients import ClusterClients
+    from minikafka.testing.inside.environment_faults import EnvironmentFaults
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,7 +32,6 @@ P = ParamSpec("P")
 # Undoes what has been done since a moment. Await it on the loop of the cluster's clients.
 Undo: TypeAlias = Callable[[], Awaitable[None]]
 Where: TypeAlias = Literal["inside", "simulated", "processes"]
-At: TypeAlias = Literal["before", "after"]  # the handler, for a fault of a request
 WAIT_S = 10.0  # for a fault to strike
 PLACES: tuple[Where, ...] = get_args(Where)  # from the one that is up first
 
@@ -130,46 +130,6 @@ class FaultControl(Protocol):
     def remove(self) -> object: ...
 
     def describe(self) -> str: ...
-
-
-class HoldControl(FaultControl, Protocol):
-    """A fault that keeps requests until it is released."""
-
-    def release(self) -> object: ...
-
-
-class RequestFaultControl(Protocol):
-    """The faults of the requests of a cluster."""
-
-    def answer(self, error: str | ErrorCode, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def delay(self, seconds: float, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def disconnect(self, at: At = "before", **select: Any) -> FaultControl: ...
-
-    def swallow(self, **select: Any) -> FaultControl: ...
-
-    def throttle(self, seconds: float, **select: Any) -> FaultControl: ...
-
-    def corrupt(self, **select: Any) -> FaultControl: ...
-
-    def hold(self, at: At = "before", **select: Any) -> HoldControl: ...
-
-    def observe(self, **select: Any) -> FaultControl: ...
-
-
-class EnvironmentFaultControl(Protocol):
-    """The faults of the disks and links of a cluster."""
-
-    def full_disk(self, broker: int, free_bytes: int = 0) -> FaultControl: ...
-
-    def broken_disk(self, broker: int) -> FaultControl: ...
-
-    def slow_disk(self, broker: int, seconds: float) -> FaultControl: ...
-
-    def slow_link(self, broker: int, other: int | None, seconds: float) -> FaultControl: ...
-
-    def cut_link(self, broker: int, other: int | None) -> FaultControl: ...
 
 
 class AnyCluster(Protocol):
@@ -302,11 +262,11 @@ class AnyCluster(Protocol):
         raise NotInThisPlace("requests", self.where)
 
     @property
-    def request_faults(self) -> RequestFaultControl:
+    def request_faults(self) -> RequestFaults:
         raise NotInThisPlace("faults", self.where)
 
     @property
-    def environment_faults(self) -> EnvironmentFaultControl:
+    def environment_faults(self) -> EnvironmentFaults:
         raise NotInThisPlace("faults", self.where)
 
     @property

@@ -1,4 +1,9 @@
-"""Control of faults over HTTP, for tests in any language.
+"""Control of faults over HTTP and in files of JSON, for tests in any language.
+
+    {"fault": "answer", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce", "times": 3}
+
+The fields of a fault are the parameters of the method that adds it, and their types those of its
+annotations. A name that is misspelled is an error that says which one was meant.
 
 ``HttpFaults`` turns a request into a call and its outcome into JSON; ``control_server`` serves it
 on the loopback interface, with the server of the standard library: a thread for each connection,
@@ -7,73 +12,172 @@ which blocks while a call is carried out. ``GET /`` describes the paths.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
+from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, nearest
 from minikafka.kernel.errors import KafkaError
 from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.server.listeners.http_server import names_loopback
-from minikafka.testing.fault_documents import (
-    FAULTS,
-    SELECTED,
-    BadControl,
-    arguments_of,
-    document,
-    fault,
-    fields,
-    kind_of,
-)
+
+if TYPE_CHECKING:
+    from minikafka.testing.cluster import FaultControl
 
 HOST: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
 TIMEOUT_S: Final = 60  # of a silent connection
 
-HELP_OF_FAULTS: Final[Mapping[str, Any]] = {
-    "GET /": "this text",
-    "POST /faults": {
-        "fault": list(FAULTS),
-        "fields": {name: list(fields) for name, fields in FAULTS.items()},
-        "of every fault of requests": list(SELECTED),
-        "example": {"fault": "answer", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce"},
-    },
-    "GET /faults": "all faults, with their hits",
-    "GET /faults/ID": "one fault",
-    "POST /faults/ID/release": "let go on what a hold keeps",
-    "DELETE /faults/ID": "remove a fault",
-    "DELETE /faults": "remove all faults",
-    "GET /requests?api=Produce&client_id=app&broker=1": "the last requests, from the oldest",
+REQUEST_FAULTS: Final = tuple(
+    name
+    for name, method in vars(RequestFaultKinds).items()
+    if inspect.isfunction(method) and name not in RequestFaultKinds.__abstractmethods__
+)
+SELECTED: Final = tuple(name for name in KEYWORDS if name != "when")  # which is a function
+TYPE_NAMES: Final[Mapping[type, str]] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "boolean",
 }
 
 # Carries out a request for another path (method, path, body), and returns the value to send; None
 # if there is no such path.
 OtherPaths: TypeAlias = Callable[[str, list[str], bytes], Any]
+# Adds a fault; its parameters are the fields of the fault in JSON.
+AddFault: TypeAlias = "Callable[..., FaultControl]"
 
 
-class Fault(Protocol):
-    """A fault that was added."""
-
-    @property
-    def hits(self) -> int: ...
-
-    def remove(self) -> object: ...
-
-    def describe(self) -> str: ...
+class BadControl(ValueError):
+    """A fault or a request that makes no sense; the message says why."""
 
 
-class OtherFault(NamedTuple):
-    """A fault that does not concern requests: its fields, those that are needed, and what adds
-    it."""
+class JsonField(NamedTuple):
+    """A field of a fault in JSON."""
 
-    fields: tuple[str, ...]
-    needed: tuple[str, ...]
-    add: Callable[..., Fault]
+    type: type
+    is_needed: bool
+    may_be_null: bool
+
+
+def fault_kinds(
+    request_faults: RequestFaults, other_faults: Iterable[AddFault] = ()
+) -> Mapping[str, AddFault]:
+    """Return the methods that add faults, by their names in JSON."""
+    of_requests = {name: getattr(request_faults, name) for name in REQUEST_FAULTS}
+    return {**of_requests, **{add.__name__: add for add in other_faults}}
+
+
+def help_of_faults(kinds: Mapping[str, AddFault]) -> dict[str, Any]:
+    """Return the description of the paths, and of these faults."""
+    return {
+        "GET /": "this text",
+        "POST /faults": {
+            "fault": list(kinds),
+            "fields": {name: list(own_fields(add)) for name, add in kinds.items()},
+            "of every fault of requests": list(SELECTED),
+            "example": {"fault": "answer", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce"},
+        },
+        "GET /faults": "all faults, with their hits",
+        "GET /faults/ID": "one fault",
+        "POST /faults/ID/release": "let go on what a hold keeps",
+        "DELETE /faults/ID": "remove a fault",
+        "DELETE /faults": "remove all faults",
+        "GET /requests?api=Produce&client_id=app&broker=1": "the last requests, from the oldest",
+    }
+
+
+def own_fields(add: AddFault) -> dict[str, JsonField]:
+    """Return the fields of a fault, except those that select requests. A field whose parameter may
+    be None need not be given."""
+    hints = get_type_hints(add)
+    return {
+        name: _field(hints[name], parameter.default is parameter.empty)
+        for name, parameter in inspect.signature(add).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    }
+
+
+@cache
+def selecting_fields() -> dict[str, JsonField]:
+    hints = get_type_hints(Select)
+    return {name: _field(hints[name], False) for name in SELECTED}
+
+
+def _field(hint: Any, is_needed: bool) -> JsonField:
+    options = get_args(hint) or (hint,)
+    may_be_null = type(None) in options
+    # Of a Literal the options are strings.
+    found = next((each for each in options if each in TYPE_NAMES), str)
+    return JsonField(found, is_needed and not may_be_null, may_be_null)
+
+
+def parse_fault(
+    wanted: Mapping[str, Any], kinds: Mapping[str, AddFault]
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of the fault that a JSON object describes, and the arguments of the method
+    that adds it. Raises BadControl for a name or a field that is unknown, missing or of a wrong
+    type."""
+    kind = str(wanted.get("fault"))
+    if kind not in kinds:
+        raise BadControl(f"no fault {kind!r}{_meant(kind, kinds)}")
+    known = own = own_fields(kinds[kind])
+    if kind in REQUEST_FAULTS:
+        known = {**own, **selecting_fields()}
+    needed = [name for name, field in own.items() if field.is_needed]
+    arguments = fields(wanted, ["fault", *known], ["fault", *needed])
+    del arguments["fault"]
+    for name, value in arguments.items():
+        field = known[name]
+        if not (field.may_be_null if value is None else _fits(value, field.type)):
+            problem = f"{name} is {json.dumps(value)}, which is no {TYPE_NAMES[field.type]}"
+            raise BadControl(problem)
+    missing = {name: None for name, field in own.items() if field.may_be_null}
+    return kind, {**missing, **arguments}
+
+
+def _fits(value: object, expected: type) -> bool:
+    if isinstance(value, bool):
+        return expected is bool
+    return isinstance(value, (int, float) if expected is float else expected)
+
+
+def document(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raises BadControl."""
+    try:
+        found = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise BadControl(f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadControl("the body is no JSON object")
+    return found
+
+
+def fields(
+    wanted: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]
+) -> dict[str, Any]:
+    """Return the fields of an object. Raises BadControl for one that is unknown or missing."""
+    known = list(known)
+    for name in wanted:
+        if name not in known:
+            raise BadControl(f"no field {name!r}{_meant(name, known)}")
+    for name in needed:
+        if name not in wanted:
+            raise BadControl(f"the field {name!r} is missing")
+    return dict(wanted)
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    return nearest(name, names) or f"; there are {', '.join(names)}"
 
 
 class ControlReply(NamedTuple):
@@ -85,21 +189,21 @@ class ControlReply(NamedTuple):
 
 class HttpFaults:
     """Carries out the requests; its methods block, and may be called from any thread. ``help_text``
-    describes what ``other_paths`` serves. ``other_faults`` are added as those of requests are."""
+    describes what ``other_paths`` serves. ``other_faults`` are methods that add faults of something
+    else than requests."""
 
     def __init__(
         self,
         request_faults: RequestFaults,
         other_paths: OtherPaths = lambda method, path, body: None,
         help_text: Mapping[str, Any] | None = None,
-        other_faults: Mapping[str, OtherFault] | None = None,
+        other_faults: Sequence[AddFault] = (),
     ) -> None:
         self._request_faults = request_faults
         self._other_paths = other_paths
-        self._other_faults = other_faults or {}
-        self._help = {**HELP_OF_FAULTS, **(help_text or {})}
-        self._help["POST /faults"] = self._help_of_adding()
-        self._faults: dict[int, Fault] = {}
+        self._kinds = fault_kinds(request_faults, other_faults)
+        self._help = {**help_of_faults(self._kinds), **(help_text or {})}
+        self._faults: dict[int, FaultControl] = {}
         self._numbers = itertools.count(1)
 
     def handle(self, method: str, target: str, body: bytes) -> ControlReply:
@@ -121,16 +225,28 @@ class HttpFaults:
 
     def add(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Add a fault that a JSON object describes. Raises BadControl and ValueError."""
-        other = self._other_faults.get(kind_of(wanted, self._other_faults))
-        added: Fault
-        if other is not None:
-            added = other.add(**arguments_of(wanted, other.fields, other.needed))
-        else:
-            kind, arguments = fault(wanted)
-            added = getattr(self._request_faults, kind)(**arguments)
+        kind, arguments = parse_fault(wanted, self._kinds)
+        added = self._kinds[kind](**arguments)
         number = next(self._numbers)
         self._faults[number] = added
         return self._shown(number)
+
+    def add_list(self, text: str) -> None:
+        """Add the faults of a JSON list. Raises ValueError, with the number of the first one that
+        makes no sense, from 1."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadControl(f"no JSON: {error}") from None
+        if not isinstance(found, list):
+            raise BadControl("no JSON list of faults")
+        for number, wanted in enumerate(found, 1):
+            if not isinstance(wanted, dict):
+                raise BadControl(f"fault {number} is no JSON object")
+            try:
+                self.add(wanted)
+            except ValueError as error:
+                raise BadControl(f"fault {number}: {error}") from None
 
     def remove_all(self) -> list[dict[str, Any]]:
         """Remove all faults, and return them as JSON."""
@@ -161,15 +277,6 @@ class HttpFaults:
                 return self._requests(query)
             case _:
                 return self._other_paths(method, path, body)
-
-    def _help_of_adding(self) -> Mapping[str, Any]:
-        text = HELP_OF_FAULTS["POST /faults"]
-        others = {name: list(other.fields) for name, other in self._other_faults.items()}
-        return {
-            **text,
-            "fault": [*text["fault"], *others],
-            "fields": {**text["fields"], **others},
-        }
 
     def _number(self, text: str) -> int:
         number = int(text) if text.isdecimal() else 0

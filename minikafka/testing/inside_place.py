@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.testing.clients import ClusterClients, in_thread
 from minikafka.testing.cluster import AnyCluster, Undo, Where
@@ -13,7 +13,8 @@ from minikafka.testing.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.world.real.clock import RealClock
 
 if TYPE_CHECKING:
-    from minikafka.testing.cluster import EnvironmentFaultControl, RequestFaultControl
+    from minikafka.server.faults.request_faults import RequestFaults
+    from minikafka.testing.inside.environment_faults import EnvironmentFaults
 
 T = TypeVar("T")
 
@@ -156,11 +157,11 @@ class InsidePlace(AnyCluster):
         return [request for request in found if request.monotonic_ms >= self._since_ms]
 
     @property
-    def request_faults(self) -> RequestFaultControl:
-        return cast("RequestFaultControl", self.inside.request_faults)
+    def request_faults(self) -> RequestFaults:
+        return self.inside.request_faults
 
     @property
-    def environment_faults(self) -> EnvironmentFaultControl:
+    def environment_faults(self) -> EnvironmentFaults:
         return self.inside.environment_faults
 
 

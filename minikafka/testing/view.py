@@ -56,7 +56,7 @@ class TestView(BlockingView[AsyncView]):
     def __init__(self, cluster: AnyCluster, name: str) -> None:
         """``name`` begins the names of the topics that ``topic`` creates."""
         super().__init__(cluster, AsyncView(cluster, name))
-        self.faults = Faults(cluster, self.aio.added_faults, FaultInTest)
+        self.faults = Faults(cluster, self.aio.added_faults.noting(FaultInTest))
 
     # --------------------------------------------------------------------------------- the cluster
 

@@ -6,7 +6,7 @@ import argparse
 import signal
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minikafka.cli.options import at_least
 from minikafka.cli.stopping import STOP_SIGNALS
@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
             address(text)
         except ValueError as error:
             raise WrongUsage(f"{option}: {error}") from None
-    rules = [] if args.rules is None else read_rules(args.rules)
     with ExitStack() as running, events.printed("WARNING"):
         proxy = FaultProxy(args.upstream, args.listen, events.event_log("proxy"))
         control = HttpFaults(proxy.request_faults)
-        add_rules(control, rules, args.rules)
+        if args.rules is not None:
+            add_rules(control, args.rules)
         running.enter_context(proxy)
         # Before the control's threads begin, which inherit it: only ``sigwait`` gets them.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -79,20 +79,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_rules(path: str) -> list[dict[str, Any]]:
-    """Read a JSON list of faults. Raises OSError, and ConfigError for what makes no sense."""
-    from minikafka.testing.fault_documents import BadControl, list_of_faults
-
+def add_rules(control: HttpFaults, path: str) -> None:
+    """Add the faults of a file with a JSON list. Raises OSError, and ConfigError for what makes no
+    sense."""
     try:
-        return list_of_faults(Path(path).read_text())
-    except BadControl as error:
+        control.add_list(Path(path).read_text())
+    except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def add_rules(control: HttpFaults, rules: list[dict[str, Any]], path: str) -> None:
-    """Raises ConfigError for a name or a number that makes no sense."""
-    for number, wanted in enumerate(rules, 1):
-        try:
-            control.add(wanted)
-        except ValueError as error:
-            raise ConfigError(f"{path}: fault {number}: {error}") from None

@@ -9,7 +9,7 @@ is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -78,7 +78,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class CutConnection:
+class DisconnectClient:
     """Close the connection. AFTER: the work is done, and the response is lost."""
 
     moment: Moment = Moment.BEFORE
@@ -104,7 +104,7 @@ class Corrupt:
 
 
 Passing: TypeAlias = Observe | Delay | Hold
-Final: TypeAlias = Answer | CutConnection | Swallow | ThrottleClient | Corrupt
+Final: TypeAlias = Answer | DisconnectClient | Swallow | ThrottleClient | Corrupt
 Effect: TypeAlias = Passing | Final
 
 # Errors of Produce after which the records are in the log all the same.
@@ -176,6 +176,20 @@ class Rule:
         if self.probability < 1 and self.chance is None:
             raise ValueError("a probability needs a seed, so that a failing test can be repeated")
 
+    def describe(self) -> str:
+        """Return the rule in the words with which a test adds it:
+        ``answer LEADER_NOT_AVAILABLE before (api=Produce, partition=0)``."""
+        words = [type(self.effect).__name__.removesuffix("Client").lower()]
+        words += [
+            _shown(each.name, getattr(self.effect, each.name)) for each in fields(self.effect)
+        ]
+        chosen = [
+            f"{each.name.removesuffix('_key')}={_shown(each.name, value)}"
+            for each in fields(self.selector)
+            if (value := getattr(self.selector, each.name)) is not None and value is not False
+        ]
+        return f"{' '.join(words)} ({', '.join(chosen) or 'any request'})"
+
     @property
     def is_spent(self) -> bool:
         return self.times is not None and self.hits >= self.times
@@ -202,6 +216,16 @@ class Rule:
             return False
         self.hits += 1
         return True
+
+
+def _shown(field_name: str, value: object) -> str:
+    if isinstance(value, ApiKey):
+        return value.api_name
+    if isinstance(value, Moment):
+        return value.value
+    if field_name.endswith("_ms"):
+        return f"{value} ms"
+    return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
 class Strike(NamedTuple):

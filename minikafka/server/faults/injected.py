@@ -25,8 +25,8 @@ from minikafka.core.faults.responses import (
 from minikafka.core.faults.rules import (
     Answer,
     Corrupt,
-    CutConnection,
     Delay,
+    DisconnectClient,
     FaultDecision,
     Hold,
     Moment,
@@ -267,14 +267,14 @@ class _StruckRequest:
         effect = None if final is None else final.rule.effect
         if isinstance(effect, Swallow):
             return  # without a reply, nothing later on this connection is served
-        if isinstance(effect, CutConnection) and effect.moment is Moment.BEFORE:
+        if isinstance(effect, DisconnectClient) and effect.moment is Moment.BEFORE:
             reply.abandon(REASON)
             return
         response = await self._response(request, reply, serve)
         if isinstance(response, _Closed):
             return
         await self._pass(Moment.AFTER)
-        if isinstance(effect, CutConnection):
+        if isinstance(effect, DisconnectClient):
             reply.abandon(REASON)
             return
         if isinstance(effect, ThrottleClient):

@@ -1,118 +1,101 @@
-"""Faults that a test puts into the requests of a cluster or of a proxy.
+"""The faults of the requests of a cluster or a proxy, as another thread adds and removes them.
 
-    with cluster.request_faults.answer("NOT_LEADER_OR_FOLLOWER", api="produce", times=3) as fault:
-        application.run()
-    assert fault.hits == 3
-
-The keywords of all faults select requests, and all that are given must fit: ``api``, ``broker``,
-``topic``, ``partition``, ``group``, ``transactional_id``, ``client_id``, ``when`` (a function of
-``RequestFacts``, called on the event loop's thread), ``of_broker`` (requests between brokers, which
-no other fault concerns). ``times`` is how many requests are struck (1; None: until the fault is
-removed), ``on_call`` the number of the first one (1), ``probability`` with ``seed`` a chance.
-
-The first fault that fits decides, in the order in which they were added; ``observe``, ``delay`` and
-``hold`` let later ones have their effect, too.
+``core/faults/kinds`` describes each kind of fault; a test, the proxy and HTTP have the same ones.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
-from minikafka.core.faults.rules import (
-    Answer,
-    Corrupt,
-    CutConnection,
-    Delay,
-    Effect,
-    Hold,
-    Moment,
-    Observe,
-    RequestFacts,
-    Rule,
-    Selector,
-    Swallow,
-    ThrottleClient,
-)
-from minikafka.kernel.errors import ErrorCode
+from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, api_key, nearest
+from minikafka.core.faults.rules import Effect, Hold, Rule, Selector
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.server.faults.handles import Call, FaultHandle
 from minikafka.server.faults.injected import InjectedFaults, SeenRequest
 
-At: TypeAlias = Literal["before", "after"]
+# Runs a coroutine on the event loop of the cluster or the proxy, from any other thread.
+Call: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-class Select(TypedDict, total=False):
-    """The keywords of all faults; see the top of this module."""
+class FaultHandle:
+    """A fault of requests. All methods may be called from any thread but that of the event loop.
+    As a context it removes the fault at its end."""
 
-    api: str | ApiKey
-    broker: int
-    topic: str
-    partition: int
-    group: str
-    transactional_id: str
-    client_id: str
-    when: Callable[[RequestFacts], bool]
-    of_broker: bool
-    times: int | None
-    on_call: int
-    probability: float
-    seed: int
+    def __init__(self, call: Call, faults: InjectedFaults, rule: Rule) -> None:
+        self._call = call
+        self._faults = faults
+        self._rule = rule
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    @property
+    def hits(self) -> int:
+        """How many requests the fault has struck."""
+        return self._rule.hits
+
+    def wait(self, n: int = 1, timeout: float = 10.0) -> None:
+        """Return when the fault has struck ``n`` requests. Raises AssertionError with their number
+        after ``timeout`` seconds."""
+        self._call(self._wait(n, timeout))
+
+    def release(self) -> None:
+        """Let go on what ``hold`` keeps, and hold nothing more. Raises TypeError for another
+        fault."""
+        if not isinstance(self._rule.effect, Hold):
+            raise TypeError(f"only a hold can be released, not: {self.describe()}")
+        self._call(self._release())
+
+    def remove(self) -> None:
+        """End the fault. What it holds goes on. A fault that has ended stays so."""
+        self._call(self._remove())
+
+    def describe(self) -> str:
+        """Return the fault in the words with which it was added."""
+        return self._rule.describe()
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}, {self.hits} hits>"
+
+    async def _wait(self, n: int, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._faults.until(lambda: self._rule.hits >= n)
+        except TimeoutError:
+            raise AssertionError(
+                f"{self._rule.hits} of {n} hits after {timeout_s} s: {self.describe()}"
+            ) from None
+
+    async def _release(self) -> None:
+        self._faults.release(self._rule)
+
+    async def _remove(self) -> None:
+        self._faults.remove(self._rule)
 
 
-class RequestFaults:
+class RequestFaults(RequestFaultKinds[FaultHandle]):
     """The faults of a cluster or a proxy. All methods may be called from any thread but that of its
-    event loop. They raise ValueError for a name or number that makes no sense, and TypeError for a
-    keyword."""
+    event loop."""
 
     def __init__(self, call: Call, faults: InjectedFaults) -> None:
         self._call = call
         self._faults = faults
 
-    def answer(
-        self, error: str | ErrorCode, at: At = "before", **select: Unpack[Select]
-    ) -> FaultHandle:
-        """Respond with an error. Of a request with several partitions, topics or groups those are
-        refused that are selected, and the others are served. Nothing is done for what is refused,
-        except by Produce with REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND, or with
-        ``at="after"``."""
-        return self._add(Answer(error_code(error), Moment(at)), select)
-
-    def delay(self, seconds: float, at: At = "before", **select: Unpack[Select]) -> FaultHandle:
-        """Serve the request, or send its response, so much later."""
-        return self._add(Delay(round(seconds * 1000), Moment(at)), select)
-
-    def hold(self, at: At = "before", **select: Unpack[Select]) -> FaultHandle:
-        """Keep the request, or its response, until ``release`` or ``remove`` of the handle."""
-        return self._add(Hold(Moment(at)), select)
-
-    def disconnect(self, at: At = "before", **select: Unpack[Select]) -> FaultHandle:
-        """Close the connection: before the request is served, or after it in place of the
-        response."""
-        return self._add(CutConnection(Moment(at)), select)
-
-    def swallow(self, **select: Unpack[Select]) -> FaultHandle:
-        """Neither serve the request nor respond, now or to anything later on its connection, which
-        stays open."""
-        return self._add(Swallow(), select)
-
-    def throttle(self, seconds: float, **select: Unpack[Select]) -> FaultHandle:
-        """Serve the request, and throttle its client as a quota does."""
-        return self._add(ThrottleClient(round(seconds * 1000)), select)
-
-    def corrupt(self, **select: Unpack[Select]) -> FaultHandle:
-        """Damage the records of a Fetch response, so that their CRC is wrong. The log is sound."""
-        select.setdefault("api", ApiKey.FETCH)
-        if api_key(select["api"]) is not ApiKey.FETCH:
-            raise ValueError("only the records of Fetch responses can be corrupted")
-        return self._add(Corrupt(), select)
-
-    def observe(self, **select: Unpack[Select]) -> FaultHandle:
-        """Count requests, without an effect on them."""
-        select.setdefault("times", None)
-        return self._add(Observe(), select)
+    def add_rule(self, effect: Effect, select: Select) -> FaultHandle:
+        rule = rule_of(effect, select)
+        self._call(self._added(rule))
+        return FaultHandle(self._call, self._faults, rule)
 
     def requests(
         self,
@@ -133,21 +116,16 @@ class RequestFaults:
     async def _seen(self) -> list[SeenRequest]:
         return list(self._faults.seen)
 
-    def _add(self, effect: Effect, select: Select) -> FaultHandle:
-        rule = Rule(effect, **_split(select))
-        self._call(self._added(rule))
-        return FaultHandle(self._call, self._faults, rule)
-
     async def _added(self, rule: Rule) -> None:
         self._faults.add(rule)
 
 
-def _split(select: Select) -> dict[str, Any]:
-    """Return the arguments of ``Rule``."""
+def rule_of(effect: Effect, select: Select) -> Rule:
+    """Return the rule of a fault. Raises ValueError, and TypeError for an unknown keyword."""
     given: dict[str, Any] = dict(select)
-    unknown = next((key for key in given if key not in Select.__annotations__), None)
+    unknown = next((key for key in given if key not in KEYWORDS), None)
     if unknown is not None:
-        raise TypeError(f"no keyword {unknown!r}{_nearest(unknown, Select.__annotations__)}")
+        raise TypeError(f"no keyword {unknown!r}{nearest(unknown, KEYWORDS)}")
     arguments: dict[str, Any] = {
         key: given.pop(key) for key in ("times", "on_call", "probability") if key in given
     }
@@ -156,31 +134,4 @@ def _split(select: Select) -> dict[str, Any]:
         arguments["chance"] = Random(seed).random
     if "api" in given:
         given["api_key"] = api_key(given.pop("api"))
-    return {**arguments, "selector": Selector(**given)}
-
-
-def api_key(name: str | ApiKey) -> ApiKey:
-    """Return the API of a name in any spelling: ``produce``, ``JoinGroup``, ``join_group``. Raises
-    ValueError."""
-    if isinstance(name, ApiKey):
-        return name
-    found = {key.api_name.lower(): key for key in ApiKey}
-    plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")
-    if plain not in found:
-        raise ValueError(f"no API {name!r}{_nearest(plain, found)}")
-    return found[plain]
-
-
-def error_code(name: str | ErrorCode) -> ErrorCode:
-    """Return the error of Kafka's name. Raises ValueError."""
-    if isinstance(name, ErrorCode):
-        return name
-    plain = name.upper()
-    if plain not in ErrorCode.__members__:
-        raise ValueError(f"no error {name!r}{_nearest(plain, ErrorCode.__members__)}")
-    return ErrorCode[plain]
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    return Rule(effect, Selector(**given), **arguments)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from minikafka.testing.fault_control import HttpFaults, OtherFault
-from minikafka.testing.fault_documents import BadControl, document, fields
+from minikafka.testing.cluster import FaultControl
+from minikafka.testing.fault_control import BadControl, HttpFaults, document, fields
+from minikafka.testing.faults import Faults
 from minikafka.testing.inside.cluster import InsideCluster
 
 # What is done to one broker: the words of the path, and the methods of the cluster.
@@ -45,28 +46,13 @@ def cluster_control(cluster: InsideCluster) -> HttpFaults:
         cluster.reset()
         return {}
 
-    control = HttpFaults(cluster.request_faults, change, HELP, disks_and_links(cluster))
+    faults: Faults[FaultControl] = Faults(cluster, lambda control, must_hit: control)
+    of_environment = (
+        *(faults.full_disk, faults.broken_disk, faults.slow_disk),
+        *(faults.slow_link, faults.cut_link),
+    )
+    control = HttpFaults(cluster.request_faults, change, HELP, of_environment)
     return control
-
-
-def disks_and_links(cluster: InsideCluster) -> Mapping[str, OtherFault]:
-    """Return the faults of disks and links. One of a link without ``other`` concerns all of the
-    broker's links, those to clients too."""
-    faults = cluster.environment_faults
-
-    def slow_link(broker: int, seconds: float, other: int | None = None) -> Any:
-        return faults.slow_link(broker, other, seconds)
-
-    def cut_link(broker: int, other: int | None = None) -> Any:
-        return faults.cut_link(broker, other)
-
-    return {
-        "full_disk": OtherFault(("broker", "free_bytes"), ("broker",), faults.full_disk),
-        "broken_disk": OtherFault(("broker",), ("broker",), faults.broken_disk),
-        "slow_disk": OtherFault(("broker", "seconds"), ("broker", "seconds"), faults.slow_disk),
-        "slow_link": OtherFault(("broker", "other", "seconds"), ("broker", "seconds"), slow_link),
-        "cut_link": OtherFault(("broker", "other"), ("broker",), cut_link),
-    }
 
 
 def _change(cluster: InsideCluster, method: str, path: list[str], body: bytes) -> Any:

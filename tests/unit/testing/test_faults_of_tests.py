@@ -8,8 +8,22 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.testing.cluster import AnyCluster
-from minikafka.testing.faults import AddedFaults, AsyncFault, FaultInTest, Faults
+from minikafka.core.faults.kinds import Select
+from minikafka.core.faults.rules import (
+    Answer,
+    Corrupt,
+    Delay,
+    DisconnectClient,
+    Effect,
+    Hold,
+    Moment,
+    Observe,
+    Swallow,
+    ThrottleClient,
+)
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.testing.faults import AddedFaults, AsyncFault, FaultInTest, Faults, HasFaults
 
 pytestmark = pytest.mark.mission("IN-46")
 
@@ -17,7 +31,9 @@ pytestmark = pytest.mark.mission("IN-46")
 class RecordedFault:
     """In place of a fault in a cluster."""
 
-    def __init__(self, name: str, arguments: tuple[Any, ...], select: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str | Effect, arguments: tuple[Any, ...], select: dict[str, Any]
+    ) -> None:
         self.call = name, arguments, select
         self.hits = 0
         self.ended: list[str] = []
@@ -29,7 +45,9 @@ class RecordedFault:
         self.ended.append("removed")
 
     def describe(self) -> str:
-        return f"{self.call[0]} of {self.call[2].get('api')}"
+        kind, _, select = self.call
+        name = kind if isinstance(kind, str) else type(kind).__name__.lower()
+        return f"{name} of {select.get('api')}"
 
 
 class RecordedHold(RecordedFault):
@@ -43,11 +61,15 @@ class RecordedControl:
     def __init__(self) -> None:
         self.made: list[RecordedFault] = []
 
+    def add_rule(self, effect: Effect, select: Select) -> RecordedFault:
+        kind = RecordedHold if isinstance(effect, Hold) else RecordedFault
+        self.made.append(kind(effect, (), dict(select)))
+        return self.made[-1]
+
     def __getattr__(self, name: str) -> Any:
         def add(*arguments: Any, **select: Any) -> RecordedFault:
-            made = (RecordedHold if name == "hold" else RecordedFault)(name, arguments, select)
-            self.made.append(made)
-            return made
+            self.made.append(RecordedFault(name, arguments, select))
+            return self.made[-1]
 
         return add
 
@@ -62,14 +84,14 @@ def added() -> AddedFaults:
     return AddedFaults()
 
 
-def cluster_with(control: RecordedControl) -> AnyCluster:
+def cluster_with(control: RecordedControl) -> HasFaults:
     found = SimpleNamespace(request_faults=control, environment_faults=control)
-    return cast(AnyCluster, found)
+    return cast(HasFaults, found)
 
 
 @pytest.fixture
 def faults(control: RecordedControl, added: AddedFaults) -> Faults[FaultInTest]:
-    return Faults(cluster_with(control), added, FaultInTest)
+    return Faults(cluster_with(control), added.noting(FaultInTest))
 
 
 def test_each_method_reaches_the_cluster(
@@ -88,15 +110,17 @@ def test_each_method_reaches_the_cluster(
     faults.slow_disk(1, 0.1)
     faults.slow_link(1, 2, 0.1)
     faults.cut_link(1, 2)
+    after, times = Moment.AFTER, {"times": None}
+    corrupted = {"api": ApiKey.FETCH, "broker": 1, "probability": 0.5, "seed": 4}
     assert [made.call for made in control.made] == [
-        ("answer", ("NOT_COORDINATOR", "before"), {"api": "JoinGroup", "group": "g", "times": 2}),
-        ("delay", (0.5, "after"), {"api": "fetch"}),
-        ("disconnect", ("after",), {"topic": "t", "partition": 0, "on_call": 3}),
-        ("swallow", (), {"client_id": "app"}),
-        ("throttle", (1.5,), {"transactional_id": "x"}),
-        ("corrupt", (), {"broker": 1, "probability": 0.5, "seed": 4}),
-        ("hold", ("before",), {"times": None}),
-        ("observe", (), {"of_broker": True}),
+        (Answer(ErrorCode.NOT_COORDINATOR), (), {"api": "JoinGroup", "group": "g", "times": 2}),
+        (Delay(500, after), (), {"api": "fetch"}),
+        (DisconnectClient(after), (), {"topic": "t", "partition": 0, "on_call": 3}),
+        (Swallow(), (), {"client_id": "app"}),
+        (ThrottleClient(1500), (), {"transactional_id": "x"}),
+        (Corrupt(), (), corrupted),
+        (Hold(), (), times),
+        (Observe(), (), {"of_broker": True, **times}),
         ("full_disk", (1, 100), {}),
         ("broken_disk", (2,), {}),
         ("slow_disk", (1, 0.1), {}),
@@ -112,12 +136,12 @@ def test_faults_that_never_struck_are_named(
     faults.swallow(api="fetch")
     faults.delay(1, api="produce")
     faults.observe(api="heartbeat", must_hit=False)
-    with faults.corrupt(api="metadata"):
+    with faults.swallow(api="metadata"):
         pass
     control.made[0].hits = 1
     with pytest.raises(AssertionError) as caught:
         added.check()
-    message = "never struck: delay of produce; corrupt of metadata (must_hit=False allows"
+    message = "never struck: delay of produce; swallow of metadata (must_hit=False allows"
     assert str(caught.value).startswith(message)
     added.remove_all()
     assert [made.ended for made in control.made] == [["removed"]] * 3 + [["removed"] * 2]
@@ -139,7 +163,7 @@ def test_a_handle_is_a_context_and_waits(
 
 
 async def test_a_handle_waits_in_a_loop(control: RecordedControl, added: AddedFaults) -> None:
-    faults = Faults(cluster_with(control), added, AsyncFault)
+    faults = Faults(cluster_with(control), added.noting(AsyncFault))
     async with faults.hold(api="fetch") as fault:
         await fault.wait(1)  # in another thread
         await fault.release()

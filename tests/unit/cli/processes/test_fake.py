@@ -14,8 +14,19 @@ import confluent_kafka
 import kafka
 import pytest
 
-from minikafka.testing.fault_control import MAX_BODY_BYTES
-from minikafka.testing.fault_documents import FAULTS, SELECTED, BadControl, fault
+from minikafka.server.faults.injected import InjectedFaults
+from minikafka.server.faults.request_faults import RequestFaults
+from minikafka.testing.fault_control import (
+    MAX_BODY_BYTES,
+    REQUEST_FAULTS,
+    SELECTED,
+    BadControl,
+    fault_kinds,
+    own_fields,
+    parse_fault,
+)
+
+KINDS = fault_kinds(RequestFaults(lambda work: work.close(), InjectedFaults(lambda: 0)))
 
 
 class Fake:
@@ -176,7 +187,7 @@ def test_other_paths_hosts_and_sizes_are_refused(fake: Fake) -> None:
     status, text = fake.request("POST", "/topics", {"name": "twice"})
     assert (status, "twice" in text) == (409, True)
     assert set(fake.request("GET", "/")["POST /faults"]["fault"]) == {
-        *FAULTS,
+        *REQUEST_FAULTS,
         *("full_disk", "broken_disk", "slow_disk", "slow_link", "cut_link"),
     }
 
@@ -191,20 +202,22 @@ def test_every_field_of_every_fault_has_a_type() -> None:
         "probability": 0.5,
         "times": None,
     }
-    for kind, own in FAULTS.items():
+    assert len(KINDS) == 8
+    for kind, add in KINDS.items():
+        own = own_fields(add)
         needed = {name: values[name] for name in own if name != "at"}
         for name in (*own, *SELECTED):
             for value in (values.get(name, 1), "text", 1, None, []):
                 problem = refused({"fault": kind, **needed, name: value})
                 assert problem is None or problem.startswith(f"{name} is ")
             with pytest.raises(BadControl):
-                fault({"fault": kind, **needed, name: []})
+                parse_fault({"fault": kind, **needed, name: []}, KINDS)
 
 
 def refused(wanted: dict[str, Any]) -> str | None:
     """Return why a fault is refused; None if it is not, and then nothing of it is lost."""
     try:
-        kind, arguments = fault(wanted)
+        kind, arguments = parse_fault(wanted, KINDS)
     except BadControl as error:
         return str(error)
     assert {"fault": kind, **arguments} == wanted

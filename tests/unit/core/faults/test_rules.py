@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from minikafka.core.faults.rules import (
     Answer,
-    CutConnection,
     Delay,
+    DisconnectClient,
     Effect,
     Hold,
     Observe,
@@ -111,7 +111,7 @@ def test_the_first_final_rule_decides_and_passing_ones_before_it_add_up(
 
 def test_a_removed_rule_strikes_no_more_and_may_be_removed_again() -> None:
     book = RuleBook()
-    rule = Rule(CutConnection(), times=None)
+    rule = Rule(DisconnectClient(), times=None)
     book.add(rule)
     assert book.may_concern(ApiKey.PRODUCE)
     assert book.decide(PRODUCE) is not None
