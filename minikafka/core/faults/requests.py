@@ -1,20 +1,30 @@
-"""What a request names, as the rows that rules select; and a request without some of its rows."""
+"""What a request names, as the rows that rules select; and a request without some of its rows.
+
+The file of each API's messages says where they name topics, partitions, groups and transactional
+ids (``protocol/places``). What an element names is part of the ``Row`` of all leaves below it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+from uuid import UUID
 
-from minikafka.core.faults.messages import GROUP_KEY, Leaf, TopicName, Tree, places
 from minikafka.core.faults.rules import RequestFacts, Row
+from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Level
-
-__all__ = ["TopicName", "facts", "has_rows", "leaves", "only", "rows_of", "tree", "without"]
+from minikafka.protocol.messages.registry import REQUESTS
+from minikafka.protocol.places import Level, Places
 
 NO_REPLICA: Final = -1
+TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
+GROUP_KEY: Final = 0  # of FindCoordinator: the key is a group, otherwise a transactional id
+
+# Returns the name of a topic with this id; None if no such topic is known.
+TopicName: TypeAlias = Callable[[UUID], str | None]
 
 # What only brokers send.
 OF_BROKERS: Final = frozenset(
@@ -68,29 +78,121 @@ def _verifies(request: Any) -> bool:
     return any(each.verify_only for each in getattr(request, "transactions", ()))
 
 
-def tree(
-    api_key: ApiKey, version: int, request: Any, levels: tuple[Level, ...], topic_name: TopicName
-) -> Tree:
-    """Return the tree of a request, or of its response: they differ in their levels."""
-    found = places(api_key, version)
-    group = getattr(request, found.group) if found.group else None
-    transactional_id = getattr(request, found.transactional_id) if found.transactional_id else None
-    key_type = GROUP_KEY
-    if api_key is ApiKey.FIND_COORDINATOR:
-        key_type = request.key_type
-        if not levels:
-            is_group = key_type == GROUP_KEY
-            group, transactional_id = (request.key, None) if is_group else (None, request.key)
-    top = Row(group=group, transactional_id=transactional_id)
-    return Tree(levels, top, topic_name, key_type)
+def places(api_key: ApiKey, version: int) -> Places:
+    """Return the places of an API in a version."""
+    return [each for each in REQUESTS[api_key].SPEC.places if each.since <= version][-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf of a message: its row, and the elements from the first level down to it. The path is
+    shorter than the levels where a list is empty or null."""
+
+    row: Row
+    path: tuple[Any, ...]
+
+
+class Tree:
+    """A request, or the response to it, as a tree of ``levels``."""
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        version: int,
+        request: Any,
+        levels: Sequence[Level],
+        topic_name: TopicName,
+    ) -> None:
+        self._levels = levels
+        self._topic_name = topic_name
+        self._key_type = GROUP_KEY
+        found = places(api_key, version)
+        group = getattr(request, found.group) if found.group else None
+        own_id = getattr(request, found.transactional_id) if found.transactional_id else None
+        if api_key is ApiKey.FIND_COORDINATOR:
+            self._key_type = request.key_type
+            if not levels:
+                is_group = request.key_type == GROUP_KEY
+                group, own_id = (request.key, None) if is_group else (None, request.key)
+        self._top = Row(group=group, transactional_id=own_id)  # of the request without its lists
+
+    def leaves(self, message: Any) -> Iterator[Leaf]:
+        """Yield the leaves; a message without elements is a leaf with an empty path."""
+        yield from self._leaves(message, 0, self._top, ())
+
+    def without(self, message: Any, rows: frozenset[Row]) -> Any | None:
+        """Return a copy without the leaves of these rows, or None if none is left. The message is
+        not changed; it shares the other elements with the copy."""
+        return self._without(message, 0, self._top, rows)
+
+    def top_row(self, element: Any) -> Row:
+        """Return the row of an element of the first level."""
+        return self._below(0, element, self._top)
+
+    def _below(self, depth: int, element: Any, above: Row) -> Row:
+        return _row(self._levels[depth], element, above, self._topic_name, self._key_type)
+
+    def _leaves(self, node: Any, depth: int, row: Row, path: tuple[Any, ...]) -> Iterator[Leaf]:
+        has_elements = False
+        if depth < len(self._levels):
+            for element in self._levels[depth].elements(node):
+                has_elements = True
+                below = self._below(depth, element, row)
+                yield from self._leaves(element, depth + 1, below, (*path, element))
+        if not has_elements:
+            yield Leaf(row, path)
+
+    def _without(self, node: Any, depth: int, row: Row, rows: frozenset[Row]) -> Any | None:
+        if depth == len(self._levels):
+            return None if row in rows else node
+        level = self._levels[depth]
+        rest = copy(node)
+        had = left = False
+        for attribute in level.lists.split("|"):
+            elements = getattr(node, attribute)
+            if not elements:
+                continue
+            had = True
+            kept: list[Any] = []
+            for element in elements:
+                below = self._without(element, depth + 1, self._below(depth, element, row), rows)
+                if below is not None:
+                    kept.append(below)
+            left = left or bool(kept)
+            setattr(rest, attribute, kept)
+        if not had:
+            return None if row in rows else node
+        return rest if left else None
+
+
+def _row(level: Level, element: Any, above: Row, topic_name: TopicName, key_type: int) -> Row:
+    """Return the row of an element, from the row of the elements above it."""
+    if not level.names or level.key is None:
+        return above
+    named = level.name(element)
+    if level.names == "topic":
+        if not named and "topic_id" in level.also:
+            named = topic_name(element.topic_id) if element.topic_id != ZERO_UUID else None
+        return above._replace(topic=named)
+    if level.names == "partition":
+        return above._replace(partition=named)
+    if level.names == "group" or (level.names == "coordinator" and key_type == GROUP_KEY):
+        return above._replace(group=named)
+    if level.names == "resource":
+        is_topic = element.resource_type == TOPIC_RESOURCE
+        return above._replace(topic=named) if is_topic else above
+    return above._replace(transactional_id=named)
+
+
+def request_tree(api_key: ApiKey, version: int, request: Any, topic_name: TopicName) -> Tree:
+    return Tree(api_key, version, request, places(api_key, version).request, topic_name)
 
 
 def leaves(
     api_key: ApiKey, version: int, request: Any, topic_name: TopicName = lambda _: None
 ) -> Iterator[Leaf]:
     """Yield the leaves of a request."""
-    levels = places(api_key, version).request
-    return tree(api_key, version, request, levels, topic_name).leaves(request)
+    return request_tree(api_key, version, request, topic_name).leaves(request)
 
 
 def rows_of(
@@ -113,8 +215,7 @@ def without(
 
     Metadata without topics is served for the list of brokers. Where no topics mean all of them
     (version 0, or a request for all topics), or there are none, the request stays as it is."""
-    levels = places(api_key, version).request
-    named = tree(api_key, version, request, levels, topic_name)
+    named = request_tree(api_key, version, request, topic_name)
     rest = named.without(request, frozenset(chosen))
     if api_key is not ApiKey.METADATA or rest is not None:
         return rest
@@ -134,12 +235,6 @@ def only(
 ) -> Any:
     """Return the request with the chosen rows only; as it is if the API has no rows."""
     others = frozenset(rows_of(api_key, version, request, topic_name)) - frozenset(chosen)
-    levels = places(api_key, version).request
-    if not others or not levels:
+    if not others or not places(api_key, version).request:
         return request
-    return tree(api_key, version, request, levels, topic_name).without(request, others)
-
-
-def has_rows(api_key: ApiKey, version: int, request: Any) -> bool:
-    """Whether the error of a request is one of its rows, and not of the whole request."""
-    return any(leaf.path for leaf in leaves(api_key, version, request))
+    return request_tree(api_key, version, request, topic_name).without(request, others)

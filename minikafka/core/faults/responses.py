@@ -11,8 +11,7 @@ from collections.abc import Collection
 from copy import copy
 from typing import Any, Final
 
-from minikafka.core.faults.messages import Leaf, places
-from minikafka.core.faults.requests import TopicName, leaves, tree
+from minikafka.core.faults.requests import Leaf, TopicName, Tree, leaves, places
 from minikafka.core.faults.rules import DONE_ALL_THE_SAME, Row
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
@@ -85,7 +84,7 @@ def metadata_with_error(
     """Return a response to Metadata with the error in its chosen topics. A request for all topics
     is one row, which names nothing: then all of them have the error."""
     levels = places(ApiKey.METADATA, version).response
-    named = tree(ApiKey.METADATA, version, request, levels, topic_name)
+    named = Tree(ApiKey.METADATA, version, request, levels, topic_name)
     result = copy(response)
     result.topics = []
     for topic in response.topics:
