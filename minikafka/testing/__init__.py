@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from minikafka.testing.async_view import AsyncView
     from minikafka.testing.cluster import AnyCluster, NotInThisPlace, place
-    from minikafka.testing.faults import AsyncFault, FaultInTest, Faults
+    from minikafka.testing.fault_handle import FaultInTest
+    from minikafka.testing.faults import AsyncFault, Faults
     from minikafka.testing.inside.cluster import InsideCluster
     from minikafka.testing.looking import GroupView
     from minikafka.testing.processes import ClusterNotStarted, ClusterProcesses
@@ -48,7 +49,8 @@ _MODULES = {
     "minikafka.testing.proxy.fault_proxy": ("FaultProxy",),
     "minikafka.testing.async_view": ("AsyncView",),
     "minikafka.testing.cluster": ("AnyCluster", "NotInThisPlace", "place"),
-    "minikafka.testing.faults": ("AsyncFault", "FaultInTest", "Faults"),
+    "minikafka.testing.fault_handle": ("FaultInTest",),
+    "minikafka.testing.faults": ("AsyncFault", "Faults"),
     "minikafka.testing.looking": ("GroupView",),
     "minikafka.testing.processes": ("ClusterNotStarted", "ClusterProcesses"),
     "minikafka.testing.standalone": ("MiniKafkaTestCase", "running"),

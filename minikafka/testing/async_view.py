@@ -28,7 +28,9 @@ class AsyncView:
     def __init__(self, cluster: AnyCluster, name: str) -> None:
         self.cluster = cluster
         self.added_faults = AddedFaults()
-        self.faults = Faults(cluster, self.added_faults.noting(AsyncFault))
+        self.faults = Faults(
+            cluster, lambda fault, must_hit: AsyncFault(self.added_faults.add(fault, must_hit))
+        )
         self._name = name
         self._numbers = itertools.count(1)
         self._undo: Undo | None = None

@@ -22,9 +22,9 @@ from typing import (
 )
 
 if TYPE_CHECKING:
-    from minikafka.server.faults.request_faults import RequestFaults
     from minikafka.testing.clients import ClusterClients
     from minikafka.testing.inside.environment_faults import EnvironmentFaults
+    from minikafka.testing.request_faults import RequestFaults
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -32,7 +32,6 @@ P = ParamSpec("P")
 # Undoes what has been done since a moment. Await it on the loop of the cluster's clients.
 Undo: TypeAlias = Callable[[], Awaitable[None]]
 Where: TypeAlias = Literal["inside", "simulated", "processes"]
-WAIT_S = 10.0  # for a fault to strike
 PLACES: tuple[Where, ...] = get_args(Where)  # from the one that is up first
 
 
@@ -117,19 +116,6 @@ class SimulatedClock(Protocol):
     def advance(self, seconds: float) -> Awaitable[None]:
         """Let simulated time pass, with all that happens in it."""
         ...
-
-
-class FaultControl(Protocol):
-    """A fault in a cluster; its methods may be called from any thread but the cluster's own."""
-
-    @property
-    def hits(self) -> int: ...
-
-    def wait(self, n: int = 1, timeout: float = WAIT_S) -> object: ...
-
-    def remove(self) -> object: ...
-
-    def describe(self) -> str: ...
 
 
 class AnyCluster(Protocol):

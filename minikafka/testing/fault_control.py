@@ -26,11 +26,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, nearest
 from minikafka.kernel.errors import KafkaError
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.server.listeners.http_server import names_loopback
+from minikafka.testing.request_faults import RequestFaults
 
 if TYPE_CHECKING:
-    from minikafka.testing.cluster import FaultControl
+    from minikafka.testing.fault_handle import FaultInTest
 
 HOST: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
@@ -53,7 +53,7 @@ TYPE_NAMES: Final[Mapping[type, str]] = {
 # if there is no such path.
 OtherPaths: TypeAlias = Callable[[str, list[str], bytes], Any]
 # Adds a fault; its parameters are the fields of the fault in JSON.
-AddFault: TypeAlias = "Callable[..., FaultControl]"
+AddFault: TypeAlias = "Callable[..., FaultInTest]"
 
 
 class BadControl(ValueError):
@@ -203,7 +203,7 @@ class HttpFaults:
         self._other_paths = other_paths
         self._kinds = fault_kinds(request_faults, other_faults)
         self._help = {**help_of_faults(self._kinds), **(help_text or {})}
-        self._faults: dict[int, FaultControl] = {}
+        self._faults: dict[int, FaultInTest] = {}
         self._numbers = itertools.count(1)
 
     def handle(self, method: str, target: str, body: bytes) -> ControlReply:
@@ -268,10 +268,7 @@ class HttpFaults:
             case "DELETE", "faults", text:
                 return self._remove(self._number(text))
             case "POST", "faults", text, "release":
-                release = getattr(self._faults[self._number(text)], "release", None)
-                if release is None:
-                    raise BadControl("only a hold keeps requests")
-                release()
+                self._faults[self._number(text)].release()
                 return self._shown(self._number(text))
             case "GET", "requests":
                 return self._requests(query)

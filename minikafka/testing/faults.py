@@ -15,68 +15,37 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from minikafka.core.faults.kinds import RequestFaultKinds, Select
 from minikafka.core.faults.rules import Effect
 from minikafka.testing.clients import in_thread
-from minikafka.testing.cluster import WAIT_S, FaultControl
+from minikafka.testing.fault_handle import WAIT_S, FaultInTest
 
 if TYPE_CHECKING:
-    from minikafka.server.faults.request_faults import RequestFaults
     from minikafka.testing.inside.environment_faults import EnvironmentFaults
+    from minikafka.testing.request_faults import RequestFaults
 
 H = TypeVar("H")
 
 
-class AddedFault:
-    """A fault that a test has added."""
-
-    def __init__(self, control: FaultControl, must_hit: bool) -> None:
-        self._control = control
-        self.must_hit = must_hit
-
-    @property
-    def hits(self) -> int:
-        """How many requests, or operations on a disk or link, have been struck."""
-        return self._control.hits
-
-    def describe(self) -> str:
-        """Return the fault in words."""
-        return self._control.describe()
-
-
-class FaultInTest(AddedFault):
-    """A fault. As a context it is removed at the end of the block. The methods block."""
-
-    def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
-        """Wait until ``n`` have been struck. Raises AssertionError with their number when they
-        have not been within ``timeout`` seconds."""
-        self._control.wait(n, timeout)
-
-    def remove(self) -> None:
-        """Remove the fault; what it keeps goes on."""
-        self._control.remove()
-
-    def release(self) -> None:
-        """Let the requests go on that the fault keeps. Raises TypeError for a fault that keeps
-        none: only ``hold`` does."""
-        release(self._control)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-class AsyncFault(AddedFault):
+class AsyncFault:
     """``FaultInTest`` for tests that run in a loop: ``async with``, and its methods are
     coroutines."""
 
+    def __init__(self, fault: FaultInTest) -> None:
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        return self._fault.hits
+
     async def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
-        await in_thread(self._control.wait, n, timeout)
+        await in_thread(self._fault.wait, n, timeout)
 
     async def remove(self) -> None:
-        await in_thread(self._control.remove)
+        await in_thread(self._fault.remove)
 
     async def release(self) -> None:
-        await in_thread(release, self._control)
+        await in_thread(self._fault.release)
+
+    def describe(self) -> str:
+        return self._fault.describe()
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,45 +54,26 @@ class AsyncFault(AddedFault):
         await self.remove()
 
 
-def release(control: FaultControl) -> None:
-    """Raises TypeError for a fault that keeps no requests."""
-    let_go = getattr(control, "release", None)
-    if let_go is None:
-        raise TypeError(f"{control.describe()} keeps no requests: only hold() does")
-    let_go()
-
-
 class AddedFaults:
     """The faults of one test."""
 
     def __init__(self) -> None:
-        self._faults: list[tuple[FaultControl, bool]] = []
+        self._faults: list[tuple[FaultInTest, bool]] = []
 
-    def add(self, control: FaultControl, must_hit: bool) -> None:
-        self._faults.append((control, must_hit))
-
-    def noting(
-        self, handle: Callable[[FaultControl, bool], H]
-    ) -> Callable[[FaultControl, bool], H]:
-        """Return what makes a handle as ``handle`` does, and notes its fault here."""
-
-        def noted(control: FaultControl, must_hit: bool) -> H:
-            self.add(control, must_hit)
-            return handle(control, must_hit)
-
-        return noted
+    def add(self, fault: FaultInTest, must_hit: bool) -> FaultInTest:
+        """Note a fault, and return it."""
+        self._faults.append((fault, must_hit))
+        return fault
 
     def remove_all(self) -> None:
-        for control, _ in self._faults:
-            control.remove()
+        for fault, _ in self._faults:
+            fault.remove()
 
     def complaint(self) -> str:
         """Return a sentence that names the faults that had to strike and did not; "" if there are
         none."""
         idle = [
-            control.describe()
-            for control, must_hit in self._faults
-            if must_hit and control.hits == 0
+            fault.describe() for fault, must_hit in self._faults if must_hit and fault.hits == 0
         ]
         if not idle:
             return ""
@@ -155,7 +105,7 @@ class Faults(RequestFaultKinds[H]):
     that do not let a request pass the first one counts.
     """
 
-    def __init__(self, cluster: HasFaults, handle: Callable[[FaultControl, bool], H]) -> None:
+    def __init__(self, cluster: HasFaults, handle: Callable[[FaultInTest, bool], H]) -> None:
         self._cluster = cluster
         self._handle = handle
 

@@ -13,8 +13,8 @@ from minikafka.testing.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.world.real.clock import RealClock
 
 if TYPE_CHECKING:
-    from minikafka.server.faults.request_faults import RequestFaults
     from minikafka.testing.inside.environment_faults import EnvironmentFaults
+    from minikafka.testing.request_faults import RequestFaults
 
 T = TypeVar("T")
 

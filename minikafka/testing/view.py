@@ -16,7 +16,7 @@ from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.async_view import AsyncBroker, AsyncGroup, AsyncView
 from minikafka.testing.cluster import AnyCluster, ClusterEvent, SimulatedClock, Where
-from minikafka.testing.faults import FaultInTest, Faults
+from minikafka.testing.faults import Faults
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ class TestView(BlockingView[AsyncView]):
     def __init__(self, cluster: AnyCluster, name: str) -> None:
         """``name`` begins the names of the topics that ``topic`` creates."""
         super().__init__(cluster, AsyncView(cluster, name))
-        self.faults = Faults(cluster, self.aio.added_faults.noting(FaultInTest))
+        self.faults = Faults(cluster, self.aio.added_faults.add)
 
     # --------------------------------------------------------------------------------- the cluster
 

@@ -1,5 +1,5 @@
 """Faults of requests, carried out: in a broker inside a test's process, and in the proxy.
 
-``core/faults`` decides; ``injected`` does it to one request. Tests add and remove faults by way of
-``request_faults``, and ``testing/fault_control`` over HTTP. Start reading at ``injected``.
+``core/faults`` decides; ``injected`` does it to one request. Tests add and remove faults by
+way of ``testing/request_faults``.
 """

@@ -24,13 +24,13 @@ from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.server.faults.injected import InjectedFaults, SeenRequest
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.server.node.broker import BrokerNode
 from minikafka.testing.inside.brokers import BrokerState, until
 from minikafka.testing.inside.clearing import ClusterClearing
 from minikafka.testing.inside.environment_faults import EnvironmentFaults
 from minikafka.testing.inside.log_maintenance import LogMaintenance
 from minikafka.testing.inside.operations import ClusterOperations
+from minikafka.testing.request_faults import RequestFaults
 from minikafka.world.inside import LinkedNetwork, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from minikafka.testing.cluster import FaultControl
 from minikafka.testing.fault_control import BadControl, HttpFaults, document, fields
+from minikafka.testing.fault_handle import FaultInTest
 from minikafka.testing.faults import Faults
 from minikafka.testing.inside.cluster import InsideCluster
 
@@ -46,7 +46,7 @@ def cluster_control(cluster: InsideCluster) -> HttpFaults:
         cluster.reset()
         return {}
 
-    faults: Faults[FaultControl] = Faults(cluster, lambda control, must_hit: control)
+    faults: Faults[FaultInTest] = Faults(cluster, lambda fault, must_hit: fault)
     of_environment = (
         *(faults.full_disk, faults.broken_disk, faults.slow_disk),
         *(faults.slow_link, faults.cut_link),

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol, Self
+from typing import Protocol
 
+from minikafka.testing.fault_handle import WAIT_S, FaultInTest
 from minikafka.testing.inside.brokers import BrokerState
 from minikafka.testing.inside.disks import DiskFault, DiskFaults
 from minikafka.world.memory.links import ClusterLinks, LinkFault
-
-WAIT_S = 10.0
 
 
 class RunOnLoop(Protocol):
@@ -23,21 +22,14 @@ class RunOnLoop(Protocol):
     def __call__(self, work: Callable[[], object], /) -> None: ...
 
 
-class EnvironmentFault:
-    """A fault that was set. As a context it is removed at the end. Methods may be called from any
-    thread but the cluster's own."""
+class EnvironmentFault(FaultInTest):
+    """A fault of a disk or a link."""
 
     def __init__(self, description: str, remove: Callable[[], None]) -> None:
         self._description = description
         self._remove: Callable[[], None] | None = remove
         self._hits = 0
         self._struck = threading.Condition()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
     @property
     def hits(self) -> int:
@@ -49,7 +41,6 @@ class EnvironmentFault:
         return self._remove is None
 
     def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
-        """Wait until there are ``n`` hits. Raises AssertionError after ``timeout`` seconds."""
         with self._struck:
             if not self._struck.wait_for(lambda: self._hits >= n, timeout):
                 raise AssertionError(
@@ -57,7 +48,6 @@ class EnvironmentFault:
                 )
 
     def remove(self) -> None:
-        """End the fault. A second call does nothing."""
         remove, self._remove = self._remove, None
         if remove is not None:
             remove()
@@ -133,14 +123,12 @@ class EnvironmentFaults:
     def _add_disk(
         self, description: str, broker: BrokerState, fault: DiskFault
     ) -> EnvironmentFault:
-        def remove() -> None:
-            self._run(lambda: self._disks.remove(broker.tree, fault))
-
-        handle = EnvironmentFault(description, remove)
-        fault.struck = handle.strike
-        self._run(lambda: self._disks.add(broker.tree, fault))
-        self._faults.append(handle)
-        return handle
+        return self._add(
+            description,
+            fault,
+            lambda: self._disks.add(broker.tree, fault),
+            lambda: self._disks.remove(broker.tree, fault),
+        )
 
     # --------------------------------------------------------------------------------------- links
 
@@ -170,16 +158,24 @@ class EnvironmentFaults:
         return f"brokers {broker} and {other}"
 
     def _add_link(self, description: str, fault: LinkFault) -> EnvironmentFault:
-        def remove() -> None:
-            self._run(lambda: self._links.remove(fault))
-
-        handle = EnvironmentFault(description, remove)
-        fault.struck = handle.strike
-        self._run(lambda: self._links.add(fault))
-        self._faults.append(handle)
-        return handle
+        return self._add(
+            description, fault, lambda: self._links.add(fault), lambda: self._links.remove(fault)
+        )
 
     # ------------------------------------------------------------------------------------- details
+
+    def _add(
+        self,
+        description: str,
+        fault: DiskFault | LinkFault,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+    ) -> EnvironmentFault:
+        handle = EnvironmentFault(description, lambda: self._run(end))
+        fault.struck = handle.strike
+        self._run(begin)
+        self._faults.append(handle)
+        return handle
 
     def _broker(self, broker: int) -> BrokerState:
         state = self._brokers.get(broker)

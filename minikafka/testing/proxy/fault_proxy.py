@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from minikafka.kernel.events import EventLog, event_log, kept
 from minikafka.server.faults.injected import InjectedFaults
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.testing.proxy.brokers import ProxiedBrokers
+from minikafka.testing.request_faults import RequestFaults
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.loop_thread import LoopThread
 from minikafka.world.real.network import RealNetwork

@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaConsumer
 from minikafka.client import ConsumerRecord
 from minikafka.testing.async_view import AsyncBroker, AsyncGroup, AsyncView
 from minikafka.testing.clients import in_thread
-from minikafka.testing.faults import AsyncFault, FaultInTest
+from minikafka.testing.fault_handle import FaultInTest
+from minikafka.testing.faults import AsyncFault
 from minikafka.testing.view import BrokerHandle, GroupHandle, TestView
 
 pytestmark = pytest.mark.mission("IN-44")

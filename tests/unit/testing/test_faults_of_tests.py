@@ -23,20 +23,25 @@ from minikafka.core.faults.rules import (
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.faults import AddedFaults, AsyncFault, FaultInTest, Faults, HasFaults
+from minikafka.testing.fault_handle import FaultInTest
+from minikafka.testing.faults import AddedFaults, AsyncFault, Faults, HasFaults
 
 pytestmark = pytest.mark.mission("IN-46")
 
 
-class RecordedFault:
+class RecordedFault(FaultInTest):
     """In place of a fault in a cluster."""
 
     def __init__(
         self, name: str | Effect, arguments: tuple[Any, ...], select: dict[str, Any]
     ) -> None:
         self.call = name, arguments, select
-        self.hits = 0
+        self.struck = 0
         self.ended: list[str] = []
+
+    @property
+    def hits(self) -> int:
+        return self.struck
 
     def wait(self, n: int = 1, timeout: float = 10) -> None:
         assert threading.current_thread() is not threading.main_thread() or n <= self.hits
@@ -91,7 +96,7 @@ def cluster_with(control: RecordedControl) -> HasFaults:
 
 @pytest.fixture
 def faults(control: RecordedControl, added: AddedFaults) -> Faults[FaultInTest]:
-    return Faults(cluster_with(control), added.noting(FaultInTest))
+    return Faults(cluster_with(control), added.add)
 
 
 def test_each_method_reaches_the_cluster(
@@ -138,7 +143,7 @@ def test_faults_that_never_struck_are_named(
     faults.observe(api="heartbeat", must_hit=False)
     with faults.swallow(api="metadata"):
         pass
-    control.made[0].hits = 1
+    control.made[0].struck = 1
     with pytest.raises(AssertionError) as caught:
         added.check()
     message = "never struck: delay of produce; swallow of metadata (must_hit=False allows"
@@ -151,19 +156,21 @@ def test_a_handle_is_a_context_and_waits(
     faults: Faults[FaultInTest], control: RecordedControl
 ) -> None:
     with faults.hold(api="fetch") as fault:
-        control.made[0].hits = 2
+        control.made[0].struck = 2
         fault.wait(2)
         assert (fault.hits, fault.describe()) == (2, "hold of fetch")
         fault.release()
     assert control.made[0].ended == ["released", "removed"]
     with pytest.raises(AssertionError):
         fault.wait(3)
-    with pytest.raises(TypeError, match=r"observe of None keeps no requests: only hold\(\) does"):
+    with pytest.raises(TypeError, match=r"only a hold can be released, not: observe of None"):
         faults.observe().release()
 
 
 async def test_a_handle_waits_in_a_loop(control: RecordedControl, added: AddedFaults) -> None:
-    faults = Faults(cluster_with(control), added.noting(AsyncFault))
+    faults = Faults(
+        cluster_with(control), lambda fault, must_hit: AsyncFault(added.add(fault, must_hit))
+    )
     async with faults.hold(api="fetch") as fault:
         await fault.wait(1)  # in another thread
         await fault.release()

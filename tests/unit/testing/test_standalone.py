@@ -11,14 +11,17 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from minikafka.kernel.config import ConfigError
-from minikafka.testing.cluster import FaultControl, NotInThisPlace
+from minikafka.testing.cluster import NotInThisPlace
+from minikafka.testing.fault_handle import FaultInTest
 from minikafka.testing.standalone import MiniKafkaTestCase, running, topic_prefix
 
 pytestmark = pytest.mark.mission("IN-47")
 
 
-class IdleFault:
-    hits = 0
+class IdleFault(FaultInTest):
+    @property
+    def hits(self) -> int:
+        return 0
 
     def wait(self, n: int = 1, timeout: float = 10) -> None: ...
 
@@ -28,7 +31,7 @@ class IdleFault:
         return "an idle fault"
 
 
-IDLE: FaultControl = IdleFault()
+IDLE = IdleFault()
 
 
 def clusters() -> int:

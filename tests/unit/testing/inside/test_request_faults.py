@@ -14,8 +14,8 @@ import pytest
 from aiokafka.errors import CorruptRecordException, RequestTimedOutError
 
 from minikafka.core.faults.rules import RequestFacts
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.testing.request_faults import RequestFaults
 
 NUMBERS = count()
 

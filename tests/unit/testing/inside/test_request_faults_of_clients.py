@@ -15,8 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CorruptRecordError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.testing.request_faults import RequestFaults
 
 NUMBERS = count()
 LIMIT_S = 20

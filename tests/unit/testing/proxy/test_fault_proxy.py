@@ -20,10 +20,10 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
-from minikafka.server.faults.request_faults import RequestFaults
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.testing.proxy.fault_proxy import FaultProxy
 from minikafka.testing.proxy.messages import NodeAddress
+from minikafka.testing.request_faults import RequestFaults
 
 NUMBERS = count()
 

@@ -8,61 +8,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from random import Random
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, api_key, nearest
 from minikafka.core.faults.rules import Effect, Hold, Rule, Selector
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.faults.injected import InjectedFaults, SeenRequest
+from minikafka.testing.fault_handle import WAIT_S, FaultInTest
 
 # Runs a coroutine on the event loop of the cluster or the proxy, from any other thread.
 Call: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-class FaultHandle:
-    """A fault of requests. All methods may be called from any thread but that of the event loop.
-    As a context it removes the fault at its end."""
+class RequestFault(FaultInTest):
+    """A fault of requests."""
 
     def __init__(self, call: Call, faults: InjectedFaults, rule: Rule) -> None:
         self._call = call
         self._faults = faults
         self._rule = rule
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.remove()
-
     @property
     def hits(self) -> int:
-        """How many requests the fault has struck."""
         return self._rule.hits
 
-    def wait(self, n: int = 1, timeout: float = 10.0) -> None:
-        """Return when the fault has struck ``n`` requests. Raises AssertionError with their number
-        after ``timeout`` seconds."""
+    def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
         self._call(self._wait(n, timeout))
 
     def release(self) -> None:
-        """Let go on what ``hold`` keeps, and hold nothing more. Raises TypeError for another
-        fault."""
         if not isinstance(self._rule.effect, Hold):
-            raise TypeError(f"only a hold can be released, not: {self.describe()}")
+            super().release()
         self._call(self._release())
 
     def remove(self) -> None:
-        """End the fault. What it holds goes on. A fault that has ended stays so."""
         self._call(self._remove())
 
     def describe(self) -> str:
-        """Return the fault in the words with which it was added."""
         return self._rule.describe()
 
     def __repr__(self) -> str:
@@ -84,7 +65,7 @@ class FaultHandle:
         self._faults.remove(self._rule)
 
 
-class RequestFaults(RequestFaultKinds[FaultHandle]):
+class RequestFaults(RequestFaultKinds[RequestFault]):
     """The faults of a cluster or a proxy. All methods may be called from any thread but that of its
     event loop."""
 
@@ -92,10 +73,10 @@ class RequestFaults(RequestFaultKinds[FaultHandle]):
         self._call = call
         self._faults = faults
 
-    def add_rule(self, effect: Effect, select: Select) -> FaultHandle:
+    def add_rule(self, effect: Effect, select: Select) -> RequestFault:
         rule = rule_of(effect, select)
         self._call(self._added(rule))
-        return FaultHandle(self._call, self._faults, rule)
+        return RequestFault(self._call, self._faults, rule)
 
     def requests(
         self,
