@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from minikafka import client
@@ -27,6 +26,7 @@ from minikafka.client import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Coordination, World
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.protocol.records.compression import Compression
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
@@ -150,6 +150,5 @@ def _check_known(
     """Raises TypeError for a key that the client does not have, with the most similar one."""
     for key in keys:
         if key not in known:
-            near = get_close_matches(key, [*known, *others], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(key, [*known, *others])
             raise TypeError(f"{client}() got an unexpected keyword argument {key!r}{hint}")

@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli.usage import WrongUsage, did_you_mean
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.protocol.records.compression import Compression
 
 # Keys whose values are not those of our fields.

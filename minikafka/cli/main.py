@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from minikafka.cli import standard_streams
 from minikafka.cli.kafka_form import KAFKA_FORMS, translate
-from minikafka.cli.usage import WrongUsage, did_you_mean
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.extras import MissingExtraError
 from minikafka.kernel.lazy_module import LazyModule
+from minikafka.kernel.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import argparse

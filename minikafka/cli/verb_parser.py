@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
-from minikafka.cli.usage import did_you_mean
+from minikafka.kernel.spelling import did_you_mean
 
 A = TypeVar("A", bound=argparse.Action)
 _DEFAULT_COLUMNS = 80

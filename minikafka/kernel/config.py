@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.lazy_module import LazyModule
+from minikafka.kernel.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import decimal
-    import difflib
 else:
     decimal = LazyModule("decimal")
-    difflib = LazyModule("difflib")
 
 T = TypeVar("T")
 
@@ -267,9 +266,7 @@ class ConfigDef:
         if name in self.free or name.startswith(self.ignored_prefixes):
             return
         known = [*self.settings, *self.ignored, *self.free]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"Unknown configuration key {name}{hint}")
+        raise ConfigError(f"Unknown configuration key {name}{did_you_mean(name, known)}")
 
     def _is_for_plugin(self, name: str, given: Mapping[str, str]) -> bool:
         """Whether the key is for a plug-in whose class is ``given``, and no key of ours."""

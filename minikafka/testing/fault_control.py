@@ -24,8 +24,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
-from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, nearest
+from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.server.listeners.http_server import names_loopback
 from minikafka.testing.request_faults import RequestFaults
 
@@ -177,7 +178,7 @@ def fields(
 
 def _meant(name: str, names: Iterable[str]) -> str:
     names = list(names)
-    return nearest(name, names) or f"; there are {', '.join(names)}"
+    return did_you_mean(name, names) or f"; there are {', '.join(names)}"
 
 
 class ControlReply(NamedTuple):

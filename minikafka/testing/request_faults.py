@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeAlias
 
-from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, api_key, nearest
+from minikafka.core.faults.kinds import KEYWORDS, RequestFaultKinds, Select, api_key
 from minikafka.core.faults.rules import Effect, Hold, Rule, Selector
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.faults.injected import InjectedFaults, SeenRequest
 from minikafka.testing.fault_handle import WAIT_S, FaultInTest
@@ -106,7 +107,7 @@ def rule_of(effect: Effect, select: Select) -> Rule:
     given: dict[str, Any] = dict(select)
     unknown = next((key for key in given if key not in KEYWORDS), None)
     if unknown is not None:
-        raise TypeError(f"no keyword {unknown!r}{nearest(unknown, KEYWORDS)}")
+        raise TypeError(f"no keyword {unknown!r}{did_you_mean(unknown, KEYWORDS)}")
     arguments: dict[str, Any] = {
         key: given.pop(key) for key in ("times", "on_call", "probability") if key in given
     }

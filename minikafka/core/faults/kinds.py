@@ -12,7 +12,7 @@ The first fault that fits a request decides, in the order in which they were add
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from minikafka.core.faults.rules import (
@@ -29,6 +29,7 @@ from minikafka.core.faults.rules import (
     ThrottleClient,
 )
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.protocol.api_keys import ApiKey
 
 At: TypeAlias = Literal["before", "after"]  # the handler
@@ -127,7 +128,7 @@ def api_key(name: str | ApiKey) -> ApiKey:
     found = {key.api_name.lower(): key for key in ApiKey}
     plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")
     if plain not in found:
-        raise ValueError(f"no API {name!r}{nearest(plain, found)}")
+        raise ValueError(f"no API {name!r}{did_you_mean(plain, found)}")
     return found[plain]
 
 
@@ -137,13 +138,5 @@ def error_code(name: str | ErrorCode) -> ErrorCode:
         return name
     plain = name.upper()
     if plain not in ErrorCode.__members__:
-        raise ValueError(f"no error {name!r}{nearest(plain, ErrorCode.__members__)}")
+        raise ValueError(f"no error {name!r}{did_you_mean(plain, ErrorCode.__members__)}")
     return ErrorCode[plain]
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint to the name that was meant; "" if none is similar."""
-    from difflib import get_close_matches  # 10 ms, for a mistake alone
-
-    near = get_close_matches(name, list(names), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""

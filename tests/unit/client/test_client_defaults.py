@@ -142,10 +142,10 @@ def test_a_serializer_is_no_class(name: str, given: Any) -> None:
 @pytest.mark.parametrize(
     ("client", "key", "hint"),
     [
-        (aio.Producer, "linger", "; did you mean 'linger_ms'?"),
-        (aio.Consumer, "topic", "; did you mean 'topics'?"),
-        (aio.Consumer, "group", "; did you mean 'group_id'?"),
-        (aio.Admin, "client", "; did you mean 'client_id'?"),
+        (aio.Producer, "linger", "; did you mean linger_ms?"),
+        (aio.Consumer, "topic", "; did you mean topics?"),
+        (aio.Consumer, "group", "; did you mean group_id?"),
+        (aio.Admin, "client", "; did you mean client_id?"),
         (aio.Admin, "linger_ms", ""),
         (aio.Producer, "zzz", ""),
     ],

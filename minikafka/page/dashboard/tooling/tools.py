@@ -6,11 +6,11 @@ read are always offered; one that changes the cluster only if it was allowed by 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from minikafka.kernel.spelling import did_you_mean
 from minikafka.page.dashboard.acting.act_fields import MAX_VALUES, ActError, ActField
 from minikafka.page.dashboard.acting.acts import ACTS, Act
 
@@ -57,10 +57,9 @@ def allowed_acts(names: Iterable[str]) -> frozenset[str]:
         elif act in changing:
             found.add(act)
         elif act not in ACTS:
-            near = difflib.get_close_matches(act, changing, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            hint = did_you_mean(act, changing)
             known = ", ".join(sorted(changing))
-            raise ActError(f"there is no act {name}{hint}; the acts are {known}, or {ALL}")
+            raise ActError(f"there is no act {name}{hint or ';'} the acts are {known}, or {ALL}")
     return frozenset(found)
 
 
@@ -78,9 +77,7 @@ def refusal(name: str) -> str:
     """Return why there is no such tool: the act was not allowed, or nobody knows it."""
     act = ACTS.get(name.replace("_", "-"))
     if act is None:
-        near = difflib.get_close_matches(name, map(tool_name, ACTS), n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"there is no tool {name[:100]}{hint}"
+        return f"there is no tool {name[:100]}{did_you_mean(name, map(tool_name, ACTS))}"
     return (
         f"{name} changes the cluster and was not allowed: the user can start "
         f"minikafka mcp with --allow {act.name}"

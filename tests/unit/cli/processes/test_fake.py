@@ -152,15 +152,15 @@ def test_the_cluster_is_changed_over_http(fake: Fake) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "value", "error"),
     [
-        ("POST", "/faults", {"fault": "anser"}, "no fault 'anser' (did you mean answer?)"),
+        ("POST", "/faults", {"fault": "anser"}, "no fault 'anser'; did you mean answer?"),
         ("POST", "/faults", {"fault": "answer"}, "the field 'error' is missing"),
-        ("POST", "/faults", {"fault": "swallow", "topics": "t"}, "no field 'topics' (did you mean"),
+        ("POST", "/faults", {"fault": "swallow", "topics": "t"}, "no field 'topics'; did you mean"),
         ("POST", "/faults", {"fault": "swallow", "times": "2"}, 'times is "2", which is no whole'),
         ("POST", "/faults", {"fault": "swallow", "times": 0}, "times is 0: a fault strikes"),
         ("POST", "/faults", {"fault": "delay", "seconds": True}, "seconds is true, which is no nu"),
-        ("POST", "/faults", {"fault": "swallow", "api": "produse"}, "no API 'produse' (did you"),
+        ("POST", "/faults", {"fault": "swallow", "api": "produse"}, "no API 'produse'; did you"),
         ("POST", "/faults", {"fault": "answer", "error": "NO"}, "no error 'NO'"),
-        ("POST", "/faults", {"fault": "slow_dsk"}, "no fault 'slow_dsk' (did you mean slow_disk?)"),
+        ("POST", "/faults", {"fault": "slow_dsk"}, "no fault 'slow_dsk'; did you mean slow_disk?"),
         ("POST", "/faults", {"fault": "full_disk"}, "the field 'broker' is missing"),
         ("POST", "/faults", {"fault": "full_disk", "broker": "1"}, 'broker is "1", which is no wh'),
         ("POST", "/faults", {"fault": "cut_link", "broker": 1, "api": "fetch"}, "no field 'api'"),
@@ -168,7 +168,7 @@ def test_the_cluster_is_changed_over_http(fake: Fake) -> None:
         ("POST", "/faults", [], "the body is no JSON object"),
         ("GET", "/faults/99", None, "no fault '99'"),
         ("POST", "/brokers/9/kill", None, "no broker '9'"),
-        ("GET", "/requests?apis=Fetch", None, "no field 'apis' (did you mean api?)"),
+        ("GET", "/requests?apis=Fetch", None, "no field 'apis'; did you mean api?"),
     ],
 )
 def test_senseless_requests_are_refused_with_a_reason(

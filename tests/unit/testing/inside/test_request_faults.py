@@ -390,11 +390,11 @@ def test_faults_are_described_in_the_words_of_the_test(faults: RequestFaults) ->
 
 @pytest.mark.mission("IN-30")
 def test_misspelled_faults_are_refused(faults: RequestFaults) -> None:
-    with pytest.raises(ValueError, match=r"no API 'produse' .did you mean produce"):
+    with pytest.raises(ValueError, match=r"no API 'produse'; did you mean produce"):
         faults.observe(api="produse")
-    with pytest.raises(ValueError, match=r"no error 'NOT_LEADER' .did you mean NOT_LEADER_OR"):
+    with pytest.raises(ValueError, match=r"no error 'NOT_LEADER'; did you mean NOT_LEADER_OR"):
         faults.answer("NOT_LEADER")
-    with pytest.raises(TypeError, match=r"no keyword 'topics' .did you mean topic"):
+    with pytest.raises(TypeError, match=r"no keyword 'topics'; did you mean topic"):
         faults.observe(topics="t")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="only the records of Fetch"):
         faults.corrupt(api="produce")
