@@ -72,6 +72,32 @@ def test_the_first_picture_has_hosts_a_sentence_and_all_chapters(
     expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(len(TABLE))
 
 
+# The text of each entry of the navigation, and whether its name and its key are beside each other
+# and inside the entry. A hidden key has no width.
+NAVIGATION = """() => [...document.querySelectorAll(".views a")].map(entry => {
+    const [name, key] = ["span", "kbd"].map(it => entry.querySelector(it).getBoundingClientRect());
+    const padding = parseFloat(getComputedStyle(entry).paddingRight);
+    const end = entry.getBoundingClientRect().right - padding + 0.5;
+    const keyFits = !key.width || (name.right <= key.left && key.right <= end);
+    return [entry.textContent, name.right <= end && keyFits];
+})"""
+
+
+@pytest.mark.mission("LEARN-37")
+@pytest.mark.parametrize("width", [1000, 1440])
+def test_names_and_keys_of_views_do_not_overlap(
+    open_page: OpenPage, address: str, width: int
+) -> None:
+    viewport = {"width": width, "height": 900}
+    page = opened(open_page, address, "stage", viewport=viewport)
+    for key in ("2", "8"):  # the longest names, which are bold while their view is open
+        page.keyboard.press(key)
+        expect(page.locator(f".views [aria-current]:has(kbd:text-is('{key}'))")).to_be_attached()
+        entries = page.evaluate(NAVIGATION)
+        assert len(entries) > 10
+        assert [name for name, fits in entries if not fits] == []
+
+
 @pytest.mark.mission("LEARN-37")
 def test_the_first_chapter_is_read_by_keys_alone(open_page: OpenPage, address: str) -> None:
     page = opened(open_page, address, f"stage?chapter={FIRST}")
