@@ -156,6 +156,36 @@ def test_a_group_uses_the_wanted_assignor(assignor: str, expected: list[list[int
         assert playback.run_until(
             lambda cluster: sorted(looks.shares(cluster, "g").values()) == expected
         )
+        playback.advance_to(playback.now_us)  # also the rest of this microsecond
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_a_member_of_two_topics_says_what_it_gets_and_gives_up() -> None:
+    with begun() as playback:
+        assert done(playback, "add_partitions", partitions=2) is None
+        assert "2 partitions" in (done(playback, "add_partitions", partitions=2) or "")
+        done(playback, "create_topic", topic="other")
+        act = begin(playback, "join_group", second_topic="other")
+        assert playback.run_until(lambda _: bool(facts_of(playback, "partitions_assigned")))
+        begin(playback, "leave_group")
+        assert playback.run_until(lambda _: act.ended)
+        for name in ("partitions_assigned", "partitions_revoked"):
+            facts = {"group": "g", "member": "m1", "partitions": ["other-0", "t-0", "t-1"]}
+            assert facts_of(playback, name) == [facts]
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_records_without_a_key_take_turns_or_stay_together() -> None:
+    with begun() as playback:
+        for topic, partitioner in (("turns", "round_robin"), ("stays", "sticky")):
+            done(playback, "create_topic", topic=topic, partitions=3)
+            places: dict[str, Value] = {"topic": topic, "partitioner": partitioner, "linger_ms": 20}
+            done(playback, "produce", records=3, every_ms=2, **places)
+            found = [looks.batches(playback.cluster, TopicPartition(topic, n)) for n in range(3)]
+            counts = sorted([batch.record_count for batch in each] for each in found)
+            assert counts == ([[1]] * 3 if topic == "turns" else [[], [], [3]])
         check_replay(playback)
 
 

@@ -31,6 +31,7 @@ from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.zookeeper import SimZookeeper
 
 MAX_PAUSE_MS = 600_000  # between records
+MAX_LINGER_MS = 10_000
 MAX_SLOW_MS = 60_000
 MAX_TIMERS = 50
 MAX_DELAY_MS = 600_000
@@ -316,6 +317,13 @@ class Stagehand:
                 raise outcome
             await admin.wait_for_topic(name, partitions)
 
+    async def add_partitions(self, given: Arguments) -> None:
+        """Grow a topic to so many partitions in all, and return when all brokers know them."""
+        name, partitions = given["topic"], given["partitions"]
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            _raise_failure((await admin.create_partitions({name: partitions}))[name])
+            await admin.wait_for_topic(name, partitions)
+
     async def delete_topic(self, given: Arguments) -> None:
         async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
             await admin.delete_topic(given["topic"])
@@ -370,8 +378,9 @@ class Stagehand:
         if name in self._consumers:
             raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
         member = self._consumers[name] = PlayedMember(self.cluster, *name)
+        topics = [topic for topic in (given["topic"], given["second_topic"]) if topic]
         try:
-            await member.read(given["topic"], given["session_ms"], given["assignor"])
+            await member.read(topics, given["session_ms"], given["assignor"])
         finally:
             del self._consumers[name]
 
@@ -546,6 +555,12 @@ _ROWS = (
         ),
         Stagehand.create_topic,
     ),
+    ActionRow(
+        "add_partitions",
+        "Add partitions to a topic, so that it has so many in all.",
+        (TOPIC, ActionArgument("partitions", "number", None, 1, MAX_PARTITION + 1)),
+        Stagehand.add_partitions,
+    ),
     ActionRow("delete_topic", "Delete a topic.", (TOPIC,), Stagehand.delete_topic),
     ActionRow(
         "produce",
@@ -559,6 +574,8 @@ _ROWS = (
             ActionArgument("value", "text", ""),
             ActionArgument("partition", "number", ANY_PARTITION, ANY_PARTITION, MAX_PARTITION),
             ActionArgument("to", "number", 0, 0, MAX_BROKERS),
+            ActionArgument("partitioner", "choice", "sticky", choices=("sticky", "round_robin")),
+            ActionArgument("linger_ms", "number", 0, 0, MAX_LINGER_MS),
         ),
         Stagehand.produce,
     ),
@@ -588,6 +605,7 @@ _ROWS = (
             *MEMBER,
             ActionArgument("session_ms", "number", 10_000, 6_000, 300_000),
             ActionArgument("assignor", "choice", RANGE.name, choices=tuple(ASSIGNORS)),
+            ActionArgument("second_topic", "text", ""),
         ),
         Stagehand.join_group,
     ),

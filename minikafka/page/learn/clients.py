@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
-from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
+from minikafka.client import (
+    Consumer,
+    ConsumerConfig,
+    ConsumerRecord,
+    Producer,
+    ProducerConfig,
+    RebalanceListener,
+)
 from minikafka.client.connections import Connections
 from minikafka.client.producer.sender import RecordMetadata
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
@@ -62,7 +69,11 @@ async def send(cluster: SimCluster, given: Mapping[str, Any], acknowledged: Ackn
                 acknowledged(TopicPartition(topic, number), offset)
 
     world, key = cluster.client_host.world, given["key"].encode() or None
-    config = ProducerConfig(acks=ACKS[given["acks"]])
+    config = ProducerConfig(
+        acks=ACKS[given["acks"]],
+        linger_ms=given["linger_ms"],
+        partitioner=cast(Literal["sticky", "round_robin"], given["partitioner"]),
+    )
     partition = None if given["partition"] == ANY_PARTITION else given["partition"]
     promises = []
     async with Producer(world, cluster.client_config, config) as producer:
@@ -252,6 +263,26 @@ class PlayedProducer:
         self._living.cancel()
 
 
+class _RebalanceNotes(RebalanceListener):
+    """Adds an event for the partitions that a member gets or gives up."""
+
+    def __init__(self, cluster: SimCluster, group: str, member: str) -> None:
+        self._cluster = cluster
+        self._member = {"group": group, "member": member}
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._note("partitions_assigned", partitions)
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._note("partitions_revoked", partitions)
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self._note("partitions_lost", partitions)
+
+    def _note(self, name: str, partitions: list[TopicPartition]) -> None:
+        self._cluster.note(name, **self._member, partitions=[str(each) for each in partitions])
+
+
 class PlayedMember:
     """A consumer of a group that reads until it is stopped or vanishes."""
 
@@ -263,7 +294,7 @@ class PlayedMember:
         self._consumer: Consumer | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def read(self, topic: str, session_ms: int, assignor: str) -> None:
+    async def read(self, topics: Sequence[str], session_ms: int, assignor: str) -> None:
         config = ConsumerConfig(
             group_id=self._group,
             auto_offset_reset="earliest",
@@ -274,7 +305,8 @@ class PlayedMember:
         world = self._cluster.client_host.world
         named = replace(self._cluster.client_config, client_id=self._name)  # begins the member id
         self._consumer = Consumer(world, named, config)
-        self._consumer.subscribe([topic])
+        notes = _RebalanceNotes(self._cluster, self._group, self._name)
+        self._consumer.subscribe(topics, listener=notes)
         self._reading = asyncio.ensure_future(self._poll(self._consumer))
         self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
         await asyncio.wait([self._reading])

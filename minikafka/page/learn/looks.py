@@ -11,6 +11,7 @@ from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
 from minikafka.kernel.ports import NoNode
+from minikafka.protocol.records.batch import RecordBatch
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.znodes import TopicZnode
 from minikafka.testing.simulator.cluster import SimCluster
@@ -79,6 +80,12 @@ def log_starts(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]
     """Return the log start offset of each replica on the brokers that are up."""
     replicas = cluster.replicas(partition)
     return {i: each.log.log_start_offset for i, each in replicas.items() if each.has_log}
+
+
+def batches(cluster: SimCluster, partition: TopicPartition) -> list[RecordBatch]:
+    """Return the batches in the log of the partition's leader: their headers, without records."""
+    replicas = cluster.replicas(partition).values()
+    return [batch for each in replicas if each.is_leader for batch in each.log.batches_from(0)]
 
 
 def high_watermarks(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:

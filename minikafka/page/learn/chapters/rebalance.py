@@ -174,6 +174,7 @@ async def _leave(story: Story, first: str) -> None:
     left = await story.until_event("member_left", pace=50)
     story.check("left", left["member"] == first, focus=BILLING)
     await story.until("one left", lambda cluster: _is_stable(cluster, 1), pace=700)
+    await story.wait(ms=1, pace=1)  # its response arrives
     await story.say("end", focus=BILLING)
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.mission("LEARN-6")
 def test_defaults_are_filled_in() -> None:
     assert check_action("produce", {"records": 5}, 3) == {
         "topic": "t", "records": 5, "acks": "all", "every_ms": 0, "key": "", "value": "",
-        "partition": -1, "to": 0,
+        "partition": -1, "to": 0, "partitioner": "sticky", "linger_ms": 0,
     }  # fmt: skip
     assert check_action("cut", {"one": "broker-3", "other": "zookeeper"}, 3)["one"] == "broker-3"
 
