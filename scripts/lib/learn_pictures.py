@@ -71,6 +71,7 @@ class Moment(NamedTuple):
 
 
 def main() -> None:
+    require_chinese_font()
     moments = {name: moment(name, key) for name, key in DRAWN.items()}
     film_of = moment(FILM, FILM_FROM), moment(FILM, FILM_TO)
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -80,6 +81,20 @@ def main() -> None:
         (FOLDER / "record.webp").write_bytes(film(browser, address, *film_of))
     for path in sorted(FOLDER.iterdir()):
         print(f"{path.stat().st_size // 1024:6} KiB  {path.name}")
+
+
+def require_chinese_font() -> None:
+    """Raise SystemExit unless a font for Chinese is installed: the page has a button in Chinese."""
+    try:
+        command = ["fc-list", ":lang=zh", "family"]
+        fonts = subprocess.run(command, check=True, capture_output=True).stdout
+    except FileNotFoundError:
+        raise SystemExit("fc-list is not there: apt-get install fontconfig") from None
+    if not fonts.strip():
+        raise SystemExit(
+            "no font for Chinese is there, so each character would be a box: "
+            "apt-get install fonts-wqy-zenhei"
+        )
 
 
 def moment(name: str, key: str) -> Moment:

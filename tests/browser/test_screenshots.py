@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -39,6 +40,23 @@ def test_a_chapter_is_drawn_at_its_sentence(chromium: Browser) -> None:
     with learn_pictures.served() as address:
         ((_, drawn),) = learn_pictures.pictures(chromium, address, {name: at})
     assert drawn.startswith(b"RIFF")
+
+
+@pytest.mark.mission("LEARN-39")
+def test_pictures_are_not_drawn_without_a_font_for_chinese(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "fc-list"
+    program.write_text('#!/bin/sh\n[ -z "$FONT" ] || echo $FONT\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="apt-get install fonts-"):
+        learn_pictures.require_chinese_font()
+    monkeypatch.setenv("FONT", "WenQuanYi")
+    learn_pictures.require_chinese_font()
+    program.unlink()
+    with pytest.raises(SystemExit, match="apt-get install fontconfig"):
+        learn_pictures.require_chinese_font()
 
 
 @pytest.mark.mission("LEARN-39")
