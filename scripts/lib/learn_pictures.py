@@ -43,6 +43,8 @@ DRAWN: Final[Mapping[str, str]] = {
     "fetch-sessions": "two-halves",
     "zombies": "stuck",
     "transactions": "no-return",
+    "partitioners": "order-lost",
+    "assignors": "why-two",
     "playground": "kill-1",
 }
 

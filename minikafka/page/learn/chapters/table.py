@@ -19,5 +19,7 @@ TABLE: Final[Mapping[int, str]] = {
     11: "fetch-sessions",
     12: "zombies",
     13: "transactions",
-    14: "playground",
+    14: "partitioners",
+    15: "assignors",
+    16: "playground",
 }
