@@ -286,7 +286,7 @@ def test_transitions_of_partitions_are_known_from_the_log_too(
     moved = [transition("OnlineReplica", "OfflineReplica", AT, replica=1)] * 100
     logged = {
         "partition": "orders-0", "epoch": 3, "before": "OnlinePartition",
-        "after": "OfflinePartition", "leader": -1, "isr": "[2, 3]", "leader_epoch": 5,
+        "after": "OfflinePartition", "leader": -1, "isr": [2, 3], "leader_epoch": 5,
     }  # fmt: skip
     event = {
         "type": "event", "at": AT - 10, "broker": 1, "number": 1, "level": "info",

@@ -91,10 +91,10 @@ def test_a_dead_broker_and_its_consequences(module_page: Page) -> None:
         event("isr_expanding", 10, broker=2, partition="orders-0", old="(2,)", new="(2, 1, 3)"),
         event("leader_lost", 100, broker=3, level="warning", source=1, error="closed"),
         event("rebalance_prepared", 150, group="billing", reason="new member"),
-        event("brokers_changed", 200, new="[]", dead="[1]", bounced="[]", live="[2, 3]"),
-        event("brokers_failed", 210, brokers="[1]"),
+        event("brokers_changed", 200, new=[], dead=[1], bounced=[], live=[2, 3]),
+        event("brokers_failed", 210, brokers=[1]),
         event("offline_partition_leader_elected", 220, partition="orders-0", leader=2,
-              leader_epoch=4, isr="[2, 3]"),
+              leader_epoch=4, isr=[2, 3]),
     ]  # fmt: skip
     dead = state(node(1, online=False), topic(isr=(2, 3)), broker=None)
     gone, under = findings(module_page, HEALTHY, *failed, dead)
@@ -116,7 +116,7 @@ def test_the_loss_of_a_broker_has_no_events_of_older_stories(module_page: Page) 
     ]
     lost = [
         event("leader_lost", 80_000, broker=3, level="warning", source=1, error="closed"),
-        event("brokers_failed", 86_000, brokers="[1]"),
+        event("brokers_failed", 86_000, brokers=[1]),
     ]
     dead = state(node(1, online=False), topic(isr=(2, 3)), at=AT + 90_000, broker=None)
     gone = findings(module_page, HEALTHY, *old, *lost, dead)[0]
@@ -402,7 +402,7 @@ def test_stories_are_about_events_that_the_package_logs(module_page: Page) -> No
             const { STORIES } = await import("/static/views/event_stories.js");
             return Object.fromEntries(Object.entries(STORIES).map(([name, story]) => {
                 const read = new Set();
-                const facts = new Proxy({}, { get: (_, key) => (read.add(key), "[1]") });
+                const facts = new Proxy({}, { get: (_, key) => (read.add(key), ["1"]) });
                 story.about(facts, 1);
                 if (!story.says(facts, 1).endsWith(".")) throw new Error(`${name}: no sentence`);
                 return [name, [...read]];

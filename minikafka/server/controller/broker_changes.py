@@ -125,7 +125,9 @@ class BrokerChanges:
         lost = sorted(after - before)
         if lost:
             self._log.info(
-                "replicas_went_offline", hosting_broker=event.broker_id, partitions=_listed(lost)
+                "replicas_went_offline",
+                hosting_broker=event.broker_id,
+                partitions=[str(each) for each in lost],
             )
             await self._on_replicas_become_offline(
                 [PartitionAndReplica(tp, event.broker_id) for tp in lost]

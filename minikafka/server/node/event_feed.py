@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -115,8 +115,30 @@ class DelayedEvents(DelayedOperation):
 
 
 def shown_fact(value: object) -> object:
-    """Return a fact of an event as a JSON value, cut if it is long."""
+    """Return a fact of an event as a JSON value. A list, a tuple or a set becomes a list of numbers
+    and texts; every other object becomes its ``repr``. What is longer than ``MAX_FACT`` is cut."""
+    if isinstance(value, set | frozenset):
+        return _shown_list(sorted(value, key=str))
+    if isinstance(value, list) or type(value) is tuple:
+        return _shown_list(value)
+    return _shown(value)
+
+
+def _shown(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= MAX_FACT else f"{text[:MAX_FACT]}... ({len(text)} characters)"
+
+
+def _shown_list(values: Sequence[object]) -> list[object]:
+    """Return elements as JSON values until they have ``MAX_FACT`` characters together; the last one
+    says then how many there are."""
+    shown: list[object] = []
+    size = 0
+    for value in values:
+        shown.append(_shown(value))
+        size += len(str(shown[-1]))
+        if size > MAX_FACT and len(shown) < len(values):
+            return [*shown, f"... ({len(values)} elements)"]
+    return shown

@@ -229,7 +229,7 @@ class ReplicaFetcher:
             self._failed(list(self._states.copy()))
             self._connect_failures += 1
             if self._connect_failures == 1:
-                self._log.warning("leader_not_reached", error=repr(error))
+                self._log.warning("leader_not_reached", error=str(error) or repr(error))
             return
         if self._connect_failures:
             self._log.info("leader_reached", attempts=self._connect_failures + 1)
@@ -258,7 +258,7 @@ class ReplicaFetcher:
     def _lost(self, error: OSError) -> None:
         self._hang_up()
         if not self._interrupted and not self._stopped:
-            self._log.warning("leader_lost", error=repr(error))
+            self._log.warning("leader_lost", error=str(error) or repr(error))
 
     # ------------------------------------------------------------------------------------ fetching
 

@@ -297,7 +297,7 @@ class ReplicaManager:
     def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
         """Take the log directory of this partition offline, after a read or write of its log raised
         ``error``. False if the disk is only full: then the replica stays online."""
-        self._log.error("disk_failed", partition=str(topic_partition), error=repr(error))
+        self._log.error("disk_failed", partition=str(topic_partition), error=str(error))
         if not self._log_manager.storage_failed(topic_partition, error):
             return False
         if not self.hosted.is_offline(topic_partition):

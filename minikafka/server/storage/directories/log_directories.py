@@ -118,7 +118,7 @@ class LogDirectories:
         self._events.error(
             "log_directory_failed",
             directory=directory.path,
-            error=repr(error),
+            error=str(error),
             logs=len(directory.logs),
             left=[other.path for other in self.live],
         )

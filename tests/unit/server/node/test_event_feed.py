@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import event_log, kept, tapped
 from minikafka.server.node.event_feed import MAX_EVENTS, MAX_FACT, EventFeed
 from tests.support.world.manual_clock import ManualClock
@@ -94,7 +96,22 @@ def test_events_go_to_the_tap_and_to_the_log() -> None:
         ("warning", "odd"),
         ("error", "later"),
     ]
-    assert events[0].facts == {"component": "part", "broker": 1, "size": 3, "what": "{1}"}
+    assert events[0].facts == {"component": "part", "broker": 1, "size": 3, "what": [1]}
     assert events[1].facts["more"] is True
     assert len(events[1].facts["name"]) < MAX_FACT + 30
     assert [name for _, name, _ in printed] == ["unimportant", "happened", "odd", "later"]
+
+
+@pytest.mark.mission("GLASS-8")
+def test_lists_of_facts_are_lists_and_long_ones_are_cut() -> None:
+    feed = feed_of()
+    partition = TopicPartition("t", 0)
+    feed.append("info", "some", {"isr": (2, 1), "topics": {"b", "a"}, "of": [partition, None]})
+    feed.append("info", "many", {"brokers": list(range(10_000)), "one": partition})
+    (some, many), _ = feed.since(0, 10)
+    assert some.facts == {"isr": [2, 1], "topics": ["a", "b"], "of": [repr(partition), None]}
+    *first, note = many.facts["brokers"]
+    assert first == list(range(len(first)))
+    assert len(json.dumps(first)) < 5 * MAX_FACT
+    assert note == "... (10000 elements)"
+    assert many.facts["one"] == repr(partition)

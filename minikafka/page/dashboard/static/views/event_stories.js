@@ -12,35 +12,21 @@
  *   says: (facts: any, broker: number|null) => string}} Story
  */
 
-/** Return the numbers in a value that the log shows as text, as in "[1, 2]" or "(3,)". @param {any} shown */
-export function numbers(shown) {
-  if (Array.isArray(shown)) return shown.map(Number);
-  if (typeof shown === "number") return [shown];
-  return typeof shown === "string" ? (shown.match(/-?\d+/g) || []).map(Number) : [];
-}
-
-/** Return the names in a value that the log shows as text, as in "['a-0', 'b-1']". @param {any} shown */
-export function names(shown) {
-  if (Array.isArray(shown)) return shown.map(String);
-  if (typeof shown !== "string") return [];
-  if (!shown.startsWith("[") && !shown.startsWith("(") && !shown.startsWith("{")) return [shown];
-  return [...shown.matchAll(/'([^']*)'|"([^"]*)"/g)].map((match) => match[1] ?? match[2]);
-}
-
-const partition = (/** @type {any} */ facts) => ({ partitions: names(facts.partition) });
+/** Return the elements of a fact, which may be a list, one value or missing. @param {any} fact @returns {any[]} */
+const all = (fact) => [fact ?? []].flat();
+const partition = (/** @type {any} */ facts) => ({ partitions: all(facts.partition) });
 const log = (/** @type {any} */ facts) => ({
-  partitions: names(facts.log).map((path) => path.replace(/^.*\//, "")),
+  partitions: all(facts.log).map((path) => path.replace(/^.*\//, "")),
 });
-const group = (/** @type {any} */ facts) => ({ groups: names(facts.group) });
+const group = (/** @type {any} */ facts) => ({ groups: all(facts.group) });
 const own = (/** @type {any} */ _facts, /** @type {number|null} */ broker) => ({
   brokers: broker === null ? [] : [broker],
 });
-const list = (/** @type {any} */ shown) => numbers(shown).join(", ") || "none";
-const short = (/** @type {any} */ text) => String(text ?? "").replace(/^\w+\('(.*)'\)$/, "$1");
-const many = (/** @type {any} */ shown, /** @type {string} */ noun) => {
-  const all = numbers(shown);
-  return `${noun}${all.length === 1 ? "" : "s"} ${all.join(", ")}`;
-};
+const list = (/** @type {any} */ fact) => all(fact).join(", ") || "none";
+const many = (/** @type {any} */ fact, /** @type {string} */ noun) =>
+  `${noun}${all(fact).length === 1 ? "" : "s"} ${all(fact).join(", ")}`;
+const without = (/** @type {any} */ fact, /** @type {any} */ other) =>
+  list(all(fact).filter((value) => !all(other).includes(value)));
 
 /** @type {Object<string, Story>} */
 export const STORIES = {
@@ -65,22 +51,22 @@ export const STORIES = {
     says: (_, b) => `Broker ${b} stops without having handed over all leaderships.`,
   },
   brokers_changed: {
-    about: (f) => ({ brokers: [...numbers(f.dead), ...numbers(f.bounced)] }), // new ones: brokers_started
+    about: (f) => ({ brokers: [...all(f.dead), ...all(f.bounced)] }), // new ones: brokers_started
     says: (f) => {
       const parts = [
-        numbers(f.new).length ? `new: ${list(f.new)}` : "",
-        numbers(f.dead).length ? `gone: ${list(f.dead)}` : "",
-        numbers(f.bounced).length ? `restarted: ${list(f.bounced)}` : "",
+        all(f.new).length ? `new: ${list(f.new)}` : "",
+        all(f.dead).length ? `gone: ${list(f.dead)}` : "",
+        all(f.bounced).length ? `restarted: ${list(f.bounced)}` : "",
       ].filter(Boolean);
       return `The controller noticed a change of brokers (${parts.join("; ") || "none"}).`;
     },
   },
   brokers_failed: {
-    about: (f) => ({ brokers: numbers(f.brokers) }),
+    about: (f) => ({ brokers: all(f.brokers) }),
     says: (f) => `The controller handles the loss of ${many(f.brokers, "broker")}.`,
   },
   brokers_started: {
-    about: (f) => ({ brokers: numbers(f.brokers) }),
+    about: (f) => ({ brokers: all(f.brokers) }),
     says: (f) => `The controller brings the replicas of ${many(f.brokers, "broker")} online.`,
   },
   session_expired: { about: own, says: (_, b) => `The ZooKeeper session of broker ${b} expired.` },
@@ -95,7 +81,7 @@ export const STORIES = {
   },
   session_open_failed: {
     about: own,
-    says: (f, b) => `Broker ${b} cannot open a ZooKeeper session: ${short(f.error)}.`,
+    says: (f, b) => `Broker ${b} cannot open a ZooKeeper session: ${f.error}.`,
   },
   loop_stalled: {
     about: own,
@@ -107,12 +93,12 @@ export const STORIES = {
   leader_lost: {
     about: (f, b) => ({ brokers: [f.source, b ?? -1] }),
     says: (f, b) =>
-      `Broker ${b} lost its connection to broker ${f.source}, from which it fetches: ${short(f.error)}.`,
+      `Broker ${b} lost its connection to broker ${f.source}, from which it fetches: ${f.error}.`,
   },
   leader_not_reached: {
     about: (f, b) => ({ brokers: [f.source, b ?? -1] }),
     says: (f, b) =>
-      `Broker ${b} cannot reach broker ${f.source}, from which it fetches: ${short(f.error)}.`,
+      `Broker ${b} cannot reach broker ${f.source}, from which it fetches: ${f.error}.`,
   },
   leader_reached: {
     about: (f, b) => ({ brokers: [f.source, b ?? -1] }),
@@ -121,12 +107,12 @@ export const STORIES = {
   isr_shrinking: {
     about: partition,
     says: (f, b) =>
-      `Leader ${b} takes ${list(numbers(f.old).filter((id) => !numbers(f.new).includes(id)))} out of the ISR of ${f.partition}: (${list(f.old)}) becomes (${list(f.new)}).`,
+      `Leader ${b} takes ${without(f.old, f.new)} out of the ISR of ${f.partition}: (${list(f.old)}) becomes (${list(f.new)}).`,
   },
   isr_expanding: {
     about: partition,
     says: (f, b) =>
-      `Leader ${b} takes ${list(numbers(f.new).filter((id) => !numbers(f.old).includes(id)))} into the ISR of ${f.partition}: (${list(f.old)}) becomes (${list(f.new)}).`,
+      `Leader ${b} takes ${without(f.new, f.old)} into the ISR of ${f.partition}: (${list(f.old)}) becomes (${list(f.new)}).`,
   },
   isr_refused: {
     about: partition,
@@ -158,7 +144,7 @@ export const STORIES = {
   },
   replica_failed: {
     about: partition,
-    says: (f, b) => `The replica of ${f.partition} on broker ${b} failed: ${short(f.error)}.`,
+    says: (f, b) => `The replica of ${f.partition} on broker ${b} failed: ${f.error}.`,
   },
   replica_disk_filled: {
     about: partition,
@@ -168,16 +154,16 @@ export const STORIES = {
   // ---- disks
   disk_failed: {
     about: partition,
-    says: (f, b) => `Broker ${b} could not read or write ${f.partition}: ${short(f.error)}.`,
+    says: (f, b) => `Broker ${b} could not read or write ${f.partition}: ${f.error}.`,
   },
   flush_failed: {
     about: log,
-    says: (f, b) => `Broker ${b} could not flush ${f.log}: ${short(f.error)}.`,
+    says: (f, b) => `Broker ${b} could not flush ${f.log}: ${f.error}.`,
   },
   log_directory_failed: {
     about: own,
     says: (f, b) =>
-      `Broker ${b} took its log directory ${f.directory} with ${f.logs} logs offline: ${short(f.error)}.`,
+      `Broker ${b} took its log directory ${f.directory} with ${f.logs} logs offline: ${f.error}.`,
   },
   log_directory_filled: {
     about: own,
@@ -188,13 +174,13 @@ export const STORIES = {
     says: (_, b) => `Broker ${b} can write to its disk again.`,
   },
   replicas_taken_offline: {
-    about: (f) => ({ partitions: names(f.partitions) }),
-    says: (f, b) => `Broker ${b} took ${names(f.partitions).length} replicas offline.`,
+    about: (f) => ({ partitions: all(f.partitions) }),
+    says: (f, b) => `Broker ${b} took ${all(f.partitions).length} replicas offline.`,
   },
   replicas_went_offline: {
     about: (f) => ({
       brokers: [f.hosting_broker],
-      partitions: String(f.partitions || "").split(","),
+      partitions: all(f.partitions),
     }),
     says: (f) => `The controller knows that replicas of broker ${f.hosting_broker} are offline.`,
   },
@@ -235,7 +221,7 @@ export const STORIES = {
   request_failed_reconnecting: {
     about: (f) => ({ brokers: [f.target_broker] }),
     says: (f) =>
-      `The controller cannot send ${f.kind} to broker ${f.target_broker}: ${short(f.error)}.`,
+      `The controller cannot send ${f.kind} to broker ${f.target_broker}: ${f.error}.`,
   },
   broker_queue_overflowed: {
     about: (f) => ({ brokers: [f.target_broker] }),
@@ -269,16 +255,16 @@ export const STORIES = {
       `Replica ${f.replica} of ${f.partition} could not go from ${f.before} to ${f.after}: ${f.error}.`,
   },
   topic_deletion_halted: {
-    about: (f) => ({ topics: names(f.topics) }),
-    says: (f) => `The deletion of ${names(f.topics).join(", ")} was halted: ${f.reason}.`,
+    about: (f) => ({ topics: all(f.topics) }),
+    says: (f) => `The deletion of ${list(f.topics)} was halted: ${f.reason}.`,
   },
   topic_deletion_completed: {
-    about: (f) => ({ topics: names(f.topic) }),
+    about: (f) => ({ topics: all(f.topic) }),
     says: (f) => `Topic ${f.topic} is deleted.`,
   },
   topic_deletion_requested: {
-    about: (f) => ({ topics: names(f.topics ?? f.topic) }),
-    says: (f) => `The deletion of ${names(f.topics ?? f.topic).join(", ")} was requested.`,
+    about: (f) => ({ topics: all(f.topics ?? f.topic) }),
+    says: (f) => `The deletion of ${list(f.topics ?? f.topic)} was requested.`,
   },
   new_replicas_awaited: {
     about: partition,

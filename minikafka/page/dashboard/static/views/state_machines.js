@@ -4,7 +4,6 @@
  * compares them.
  */
 
-import { numbers } from "./event_stories.js";
 
 /**
  * @typedef {{name: string, x: number, y: number, about: string}} MachineState
@@ -140,7 +139,7 @@ export function withEvents(transitions, events, broker) {
     after: facts.after,
     leader: facts.leader ?? null,
     leader_epoch: facts.leader_epoch ?? null,
-    isr: facts.isr === undefined ? null : numbers(facts.isr),
+    isr: Array.isArray(facts.isr) ? facts.isr : null,
   }));
   return [...transitions, ...older.reverse()];
 }
