@@ -80,24 +80,24 @@ class Follow:
             while not self._broadcast.readers:
                 self._readers_changed.clear()
                 await self._readers_changed.wait()
-            following = asyncio.create_task(self._follow(), name="follow")
+            task = asyncio.create_task(self._follow(), name="follow")
             try:
-                await self._until_left(following)
+                await self._until_left(task)
             finally:
-                following.cancel()
-                await asyncio.wait([following])
-            if not following.cancelled():
-                following.result()
+                task.cancel()
+                await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
 
-    async def _until_left(self, following: asyncio.Task[None]) -> None:
-        """Return when nobody has read for ``STOP_AFTER_MS``, or when ``following`` has failed."""
-        while not following.done():
+    async def _until_left(self, task: asyncio.Task[None]) -> None:
+        """Return when nobody has read for ``STOP_AFTER_MS``, or when ``task`` has failed."""
+        while not task.done():
             self._readers_changed.clear()
             changed = asyncio.create_task(self._readers_changed.wait())
             timeout_s = None if self._broadcast.readers else STOP_AFTER_MS / 1000
             try:
                 done, _ = await asyncio.wait(
-                    [changed, following], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+                    [changed, task], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 changed.cancel()

@@ -148,8 +148,8 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         operation = self._operation
         assert operation is not None
-        if operation.following is not None:
-            operation.following.before_read()  # it may call ``also_wait_for``
+        if operation.follower is not None:
+            operation.follower.before_read()  # it may call ``also_wait_for``
         self._operation = None
         self._watched = []
         self._parked.remove(self)
@@ -239,16 +239,16 @@ class ParkedFetches:
             for partition in (self._hosted.require(entry.topic_partition),)
         ]
         delayed = DelayedFetch(operation, watched, self)
-        if operation.following is not None:
-            operation.following.park(delayed)
+        if operation.follower is not None:
+            operation.follower.park(delayed)
         return delayed
 
     def park(self, delayed: DelayedFetch, operation: FetchOperation) -> None:
         """Park a fetch that has found too little, unless it can complete now. That may complete it
         or others."""
         keys: list[Hashable] = [entry.topic_partition for entry in operation.entries]
-        if operation.following is not None and not keys:
-            keys.append(operation.following.key)
+        if operation.follower is not None and not keys:
+            keys.append(operation.follower.key)
         self._purgatory.watch_and_try(delayed, keys)
         if not delayed.is_completed:
             self._add(delayed)

@@ -24,11 +24,11 @@ class FetchOperation:
     ========  ===================================================================  ==============
 
     ``entries`` are the partitions to read. Those that were ``set_aside`` get an error without a
-    read. A follower's session may add entries to ``following`` while the fetch is parked: its list
+    read. A follower's session may add entries to ``follower`` while the fetch is parked: its list
     is the same as ``entries``. ``contain`` is called with an unexpected exception after the fetch
     was parked; None if such an exception ends the node."""
 
-    __slots__ = ("_errors", "_reply", "contain", "entries", "following", "params")
+    __slots__ = ("_errors", "_reply", "contain", "entries", "follower", "params")
 
     def __init__(
         self,
@@ -36,19 +36,19 @@ class FetchOperation:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None = None,
-        following: FollowerFetch | None = None,
+        follower: FollowerFetch | None = None,
     ) -> None:
         self.params = params
         self.entries = entries
         self.contain = contain
-        self.following = following
+        self.follower = follower
         self._reply = reply
         self._errors: list[ReadResult | None] = []  # of all entries, once some were set aside
 
     @property
     def cannot_grow(self) -> bool:
         """Whether no partition can join ``entries`` while the fetch is parked."""
-        return self.following is None or self.following.is_empty
+        return self.follower is None or self.follower.is_empty
 
     def set_aside(self, errors: Sequence[ReadResult | None]) -> None:
         """Respond with ``errors``, one for each entry. Only entries whose error is None are read

@@ -85,16 +85,16 @@ class FetchContext:
     """One Fetch request within its session (Kafka's ``FetchContext``): this one has none.
 
     ``entries`` are the partitions to read. ``respond`` takes their results, in the same order, and
-    selects those that the response contains. A follower's ``following`` has the same ``entries``,
-    which may grow."""
+    selects those that the response contains. ``follower`` is the fetch of a follower; it has the
+    same ``entries``, which may grow."""
 
-    __slots__ = ("entries", "following")
+    __slots__ = ("entries", "follower")
 
     def __init__(
-        self, entries: Sequence[FetchEntry], following: FollowerFetch | None = None
+        self, entries: Sequence[FetchEntry], follower: FollowerFetch | None = None
     ) -> None:
         self.entries = entries
-        self.following = following
+        self.follower = follower
 
     def respond(self, results: Sequence[ReadResult]) -> SessionResponse:
         return SessionResponse(NO_SESSION, self.entries, results)
@@ -118,8 +118,8 @@ class _FullContext(FetchContext):
 
 
 class _IncrementalContext(FetchContext):
-    """An incremental request: of all partitions of its session, or of a follower's ``following``,
-    which are ``sent``. If the session has got its next request before the response, that one is
+    """An incremental request: of all partitions of its session, or of those that a follower's
+    fetch has ``sent``. If the session has got its next request before the response, that one is
     refused."""
 
     __slots__ = ("_epoch", "_sent", "_session", "_sessions", "_size", "_version")
@@ -131,9 +131,9 @@ class _IncrementalContext(FetchContext):
         sent: Sequence[Sent],
         entries: Sequence[FetchEntry],
         version: FetchVersion,
-        following: FollowerFetch | None,
+        follower: FollowerFetch | None,
     ) -> None:
-        super().__init__(entries, following)
+        super().__init__(entries, follower)
         self._sessions = sessions
         self._session = session
         self._sent = sent
@@ -145,10 +145,10 @@ class _IncrementalContext(FetchContext):
         session = self._session
         if session.epoch != self._epoch:
             return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if self.following is None:
+        if self.follower is None:
             places = session.select_changed(self._sent, results)
         else:
-            places = self.following.session.respond(self._sent, results)
+            places = self.follower.session.respond(self._sent, results)
         saved = self._size - len(places)
         self._sessions.response_saved.mark(saved * self._version.response_bytes)
         entries = self.entries
@@ -282,9 +282,9 @@ class FetchSessions:
         self._request_saved.mark((len(session) - len(named)) * version.partition_bytes)
         if isinstance(session, FollowerSession):
             if session.replica_id == replica_id and not version.records.is_converted:
-                following = session.begin(self._entries)
-                sent, entries = following.sent, following.entries
-                return _IncrementalContext(self, session, sent, entries, version, following)
+                follower = session.begin(self._entries)
+                sent, entries = follower.sent, follower.entries
+                return _IncrementalContext(self, session, sent, entries, version, follower)
             session.unsettle_all()
         sent = list(session.partitions.items())
         return _IncrementalContext(self, session, sent, self._entries(sent), version, None)

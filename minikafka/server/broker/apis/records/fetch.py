@@ -168,7 +168,7 @@ class FetchHandler:
         if version.records.is_converted and entries:
             params, entries = limited(params, entries, version.records)
         response = _Response(self, context, request, params, entries, session, reply)
-        fetch = FetchOperation(params, entries, response.send, context.contain, session.following)
+        fetch = FetchOperation(params, entries, response.send, context.contain, session.follower)
         if not entries and fetch.cannot_grow:
             fetch.respond(())
         elif self._authorization is None:
@@ -184,8 +184,8 @@ class FetchHandler:
         topic id that is unknown is not decided about."""
         if fetch.params.is_from_follower:
             if not authorization.may_follow(context):
-                if fetch.following is not None:
-                    fetch.following.take_in_all()
+                if fetch.follower is not None:
+                    fetch.follower.take_in_all()
                 fetch.respond([_refusal(entry) for entry in fetch.entries])
                 return
         else:
