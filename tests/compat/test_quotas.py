@@ -32,7 +32,7 @@ def has_limit(cluster: InsideCluster, client_id: str, name: str) -> Iterator[boo
     """Yield for each broker whether it knows a limit of the client."""
     for broker in cluster._brokers.values():
         assert broker.node is not None
-        limits = broker.node._client_quotas.by_key[name].limits
+        limits = broker.node.entities.client_quotas.by_key[name].limits
         yield limits.of_client(ANONYMOUS.name, client_id) is not None
 
 

@@ -68,6 +68,13 @@ def banned(path: Path) -> list[str]:
             name = f"{node.value.id}.{node.attr}"
             if name in {"time.time", "time.sleep", "time.monotonic"} and "world" not in path.parts:
                 problems.append(f"line {node.lineno}: {name} beside the Clock port")
+        if isinstance(node, ast.Attribute) and node.attr == "_parts" and is_outside_node(path):
+            problems.append(f"line {node.lineno}: a broker's parts instead of its entities")
         if isinstance(node, ast.Name) and node.id == "NotImplementedError":
             problems.append(f"line {node.lineno}: NotImplementedError")
     return problems
+
+
+def is_outside_node(path: Path) -> bool:
+    """Whether a module has to look at a running broker through ``BrokerNode.entities``."""
+    return "minikafka/server/node/" not in path.as_posix()

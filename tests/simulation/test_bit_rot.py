@@ -39,7 +39,7 @@ def damaged(cluster: SimCluster) -> set[int]:
     return {
         broker_id
         for broker_id, node in cluster.nodes().items()
-        if node.parts.replicas.mending.facts(1)["damaged"]
+        if node.entities.mending.facts(1)["damaged"]
     }
 
 

@@ -426,8 +426,8 @@ def test_a_page_sees_connections_and_the_quotas_in_force() -> None:
                 "exceeded": False,
             }
             node = cluster.nodes()[leader]
-            node._client_quotas.set(None, ANY, {"producer_byte_rate": "1000"})
-            node.parts.replicas.throttles.limit(7, None, None)
+            node.entities.client_quotas.set(None, ANY, {"producer_byte_rate": "1000"})
+            node.entities.throttles.limit(7, None, None)
         async with Producer(world, config) as producer:
             await producer.send_and_wait(TP.topic, bytes(30_000), partition=0)
             await asyncio.sleep(1)

@@ -187,7 +187,9 @@ def test_controllers_use_the_control_plane_listener_where_there_is_one() -> None
         await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
 
         def connections(broker_id: int) -> list[int]:
-            return [server.connection_count for server in cluster.nodes()[broker_id]._servers]
+            return [
+                server.connection_count for server in cluster.nodes()[broker_id].entities.servers()
+            ]
 
         async with Admin(cluster.client_host.world, cluster.client_config) as admin:
             await admin.create_topic("t", 1, 3)

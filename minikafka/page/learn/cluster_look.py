@@ -237,7 +237,7 @@ class ClusterLook:
         node = nodes.get(self._view.topics[topic].partitions[partition].leader)
         if node is None:
             return None
-        return node.parts.replicas.hosted.get(TopicPartition(topic, partition))
+        return node.entities.partitions.get(TopicPartition(topic, partition))
 
     def _nodes(self, nodes: Mapping[int, BrokerNode]) -> Entities:
         """Return every broker. It is online if its process runs, whatever ZooKeeper has."""
@@ -267,7 +267,7 @@ class ClusterLook:
 
     def _coordinated(self, nodes: Mapping[int, BrokerNode]) -> Iterator[tuple[int, Group, bool]]:
         for broker, node in nodes.items():
-            for context, group in node.parts.groups.coordinator.groups():
+            for context, group in node.entities.groups.groups():
                 state = self._partition(GROUP_METADATA_TOPIC, context.partition)
                 yield broker, group, state is not None and state.leader == broker
 
@@ -276,7 +276,7 @@ class ClusterLook:
         return None if view is None else view.partitions.get(number)
 
     def _group(self, nodes: Mapping[int, BrokerNode], broker: int, group: Group) -> Facts:
-        row = nodes[broker].parts.groups.coordinator.describe(group.group_id)
+        row = nodes[broker].entities.groups.describe(group.group_id)
         call = describe_groups([group.group_id], Node(broker, host_name(broker), PORT))
         described = call.read(DescribeGroupsResponse(groups=[row]))[group.group_id]
         protocol = group.protocol_type or ""
@@ -296,7 +296,7 @@ class ClusterLook:
     def _transactions(self, nodes: Mapping[int, BrokerNode]) -> Entities:
         entities: Entities = {}
         for broker, node in nodes.items():
-            coordinator = node.parts.transactions.coordinator
+            coordinator = node.entities.transactions
             names = [each.transactional_id for each in coordinator.all_transactions()]
             call = describe_transactions(names[:MAX_TRANSACTIONS], broker)
             rows = [coordinator.describe(name) for name in names[:MAX_TRANSACTIONS]]

@@ -49,7 +49,7 @@ def wheel_turns(take: Take, broker: int | None, purgatory: str | None) -> Condit
         return {
             (broker_id, reaper.purgatory.name): reaper.wake_ups
             for broker_id, node in take.playback.cluster.nodes().items()
-            for reaper in node.parts.purgatories
+            for reaper in node.entities.purgatories
             if broker in (None, broker_id) and purgatory in (None, reaper.purgatory.name)
         } | {
             (1, reaper.purgatory.name): reaper.wake_ups
@@ -86,9 +86,7 @@ def _isrs(take: Take) -> Parts:
 def _rebalances(take: Take) -> Parts:
     """Return how often groups have begun to rebalance, as far as states and generations show."""
     nodes = take.playback.cluster.nodes().values()
-    return {
-        "": frozenset(each for node in nodes for each in _phases(node.parts.groups.coordinator))
-    }
+    return {"": frozenset(each for node in nodes for each in _phases(node.entities.groups))}
 
 
 def _phases(coordinator: GroupCoordinator) -> list[tuple[str, int, bool]]:

@@ -26,7 +26,7 @@ class _BrokerLook:
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
-        self.facts: StateFacts = node.state_facts()
+        self.facts = StateFacts(node.entities)
         self.sent = 0
 
 

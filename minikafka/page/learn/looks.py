@@ -12,6 +12,7 @@ from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
 from minikafka.kernel.ports import NoNode
 from minikafka.protocol.records.batch import RecordBatch
+from minikafka.server.coordinator.group_facts import facts_of_each
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.znodes import TopicZnode
 from minikafka.testing.simulator.cluster import SimCluster
@@ -112,7 +113,7 @@ def directories(cluster: SimCluster, broker: int, topic: str) -> list[str]:
 def group(cluster: SimCluster, name: str) -> dict[str, Any] | None:
     """Return the facts of a group with its ``coordinator``; None if no broker knows it."""
     for broker, node in cluster.nodes().items():
-        for facts in node.parts.groups.facts_of_each(MAX_FACTS):
+        for facts in facts_of_each(node.entities.groups, MAX_FACTS):
             if facts["group"] == name:
                 return {**facts, "coordinator": broker}
     return None
@@ -122,7 +123,7 @@ def shares(cluster: SimCluster, name: str) -> dict[str, list[int]]:
     """Return the partitions of each member of a group, by member id; empty if no broker knows the
     group, or while the leader has not assigned any."""
     for node in cluster.nodes().values():
-        for _, found in node.parts.groups.coordinator.groups():
+        for _, found in node.entities.groups.groups():
             if found.group_id == name and found.members:
                 members = found.members.values()
                 return {each.member_id: _partitions(each.assignment) for each in members}
@@ -137,19 +138,19 @@ def _partitions(assignment: bytes) -> list[int]:
 
 def parked(cluster: SimCluster, broker: int, purgatory: str) -> int:
     """Return how many delayed operations are in a purgatory of a broker."""
-    reapers = cluster.nodes()[broker].parts.purgatories
+    reapers = cluster.nodes()[broker].entities.purgatories
     return sum(each.purgatory.delayed for each in reapers if each.purgatory.name == purgatory)
 
 
 def sessions(cluster: SimCluster, broker: int) -> list[dict[str, int | bool]]:
     """Return the facts of the fetch sessions that a broker keeps."""
-    return cluster.nodes()[broker].parts.fetch_sessions.cache.facts(MAX_FACTS)
+    return cluster.nodes()[broker].entities.fetch_sessions.facts(MAX_FACTS)
 
 
 def transaction(cluster: SimCluster, transactional_id: str) -> dict[str, Any] | None:
     """Return the facts of a transactional id; None if no coordinator knows it."""
     for broker, node in cluster.nodes().items():
-        for each in node.parts.transactions.coordinator.all_transactions():
+        for each in node.entities.transactions.all_transactions():
             if each.transactional_id == transactional_id:
                 return {
                     "coordinator": broker,

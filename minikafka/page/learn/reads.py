@@ -44,7 +44,7 @@ def is_led(cluster: SimCluster, partition: TopicPartition, broker: int) -> bool:
 
 def purgatory(cluster: SimCluster, broker: int, name: str) -> Purgatory[DelayedOperation]:
     """Return a purgatory of a broker that is up."""
-    for reaper in cluster.nodes()[broker].parts.purgatories:
+    for reaper in cluster.nodes()[broker].entities.purgatories:
         if reaper.purgatory.name == name:
             return reaper.purgatory
     raise KeyError(name)
@@ -52,7 +52,7 @@ def purgatory(cluster: SimCluster, broker: int, name: str) -> Purgatory[DelayedO
 
 def wake_ups(cluster: SimCluster, broker: int, name: str) -> int:
     """Return how often the reaper of a purgatory has woken up."""
-    for reaper in cluster.nodes()[broker].parts.purgatories:
+    for reaper in cluster.nodes()[broker].entities.purgatories:
         if reaper.purgatory.name == name:
             return reaper.wake_ups
     raise KeyError(name)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log, tapped
 from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
@@ -53,6 +52,7 @@ from minikafka.server.node import config_views as views
 from minikafka.server.node.authorizer import NodeAuthorizer
 from minikafka.server.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
 from minikafka.server.node.dynamic_settings import ConfigEffects
+from minikafka.server.node.entities import BrokerEntities
 from minikafka.server.node.event_feed import EventFeed
 from minikafka.server.node.listeners import BrokerListeners, Serving
 from minikafka.server.node.loop_stalls import LoopStalls
@@ -70,8 +70,6 @@ if TYPE_CHECKING:
     from minikafka.server.faults.injected import FaultSeam, InjectedFaults
     from minikafka.server.listeners.http_server import HttpServer, Route
     from minikafka.server.node.passwords import StoredPasswords
-    from minikafka.server.node.state_facts import StateFacts
-    from minikafka.server.node.traffic_facts import TrafficFacts
 
 REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
@@ -84,11 +82,12 @@ class BrokerNode:
     ``run`` returns after ``request_stop``. It raises ConfigError, KafkaError, CoordinationError or
     OSError for problems that the user can solve (ZooKeeper unreachable, port or directory in use),
     and an ExceptionGroup for a bug. ``hostname`` is advertised for listeners that name no host.
-    ``parts`` and ``controller`` are set once the broker id is known, before ``started``.
+    ``controller`` and ``entities``, through which others look inside, are set once the broker id is
+    known, before ``started``.
     """
 
-    parts: BrokerParts
     controller: KafkaController
+    entities: BrokerEntities
 
     def __init__(
         self,
@@ -174,6 +173,13 @@ class BrokerNode:
         """Serve clients as a broker of ``release``, see ``Apis``. Call only after ``started``."""
         self._apis.serve_clients_as(release)
 
+    def create_topics(
+        self, topics: Sequence[str], respond: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None:
+        """Create topics automatically, as a request that needs them does. Call only after
+        ``started``."""
+        self._parts.topic_creation.create(topics, respond)
+
     async def read_settings_again(self) -> None:
         """Read dynamic settings, users, quotas and ACLs although no change of them was announced.
         Call only after ``started``."""
@@ -252,7 +258,7 @@ class BrokerNode:
         self._zk.on_new_session(self._tokens.on_new_session)
         await self._authorizer.start(tasks)
         await self._logs.start(tasks, await self._settings_on_disk())
-        await self.parts.start(tasks)
+        await self._parts.start(tasks)
         self._apis.start(tasks)
         await self._credentials.refresh_all()
         await self._tokens.start(tasks)
@@ -288,7 +294,7 @@ class BrokerNode:
         """Return the settings of the topics whose logs are on disk: recovery must know which logs
         are compacted. They are not cached, and read again at the first LeaderAndIsr for a topic.
         Raises CoordinationError."""
-        topics, configs = self._logs.directories.topics(), self.parts.topic_configs
+        topics, configs = self._logs.directories.topics(), self._parts.topic_configs
         await configs.load(sorted(topics))
         found = {topic: configs.get(topic).log for topic in topics}
         for topic in topics:
@@ -337,7 +343,7 @@ class BrokerNode:
         self._authorizer = NodeAuthorizer(
             world, self._config, self.broker_id, lambda: self._zk.store
         )
-        self.parts = BrokerParts(
+        self._parts = BrokerParts(
             world,
             dynamic,
             self.broker_id,
@@ -353,7 +359,7 @@ class BrokerNode:
             self._authorizer.authorization,
         )
         self.feed.start(self.broker_id)
-        self.parts.purgatories.add(self.feed.reaper)
+        self._parts.purgatories.add(self.feed.reaper)
         self._quotas = self._make_quotas()
         client_quotas = self._client_quotas = self._make_client_quotas()
         self._quota_znodes = QuotaZnodes(
@@ -361,7 +367,7 @@ class BrokerNode:
         )
         effects = ConfigEffects(
             dynamic,
-            self.parts,
+            self._parts,
             self.controller,
             self._quotas,
             world.network,
@@ -378,7 +384,7 @@ class BrokerNode:
         self._apis = Apis(
             self.broker_id,
             ApiTable(),
-            self.parts.services(EncodedTopics() if self._faults is None else None),
+            self._parts.services(EncodedTopics() if self._faults is None else None),
             release=views.release(self._config),
             stalls=stalls.meter,
             metrics=self.metrics,
@@ -389,15 +395,38 @@ class BrokerNode:
         self._controlled_shutdown = ShutdownHandover(
             world.network,
             world.clock,
-            self.parts.cache,
+            self._parts.cache,
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
+        )
+        self.entities = self._make_entities()
+
+    def _make_entities(self) -> BrokerEntities:
+        parts = self._parts
+        return BrokerEntities(
+            clock=self._world.clock,
+            broker_id=self.broker_id,
+            broker=self._broker_facts,
+            controller=self.controller,
+            metadata=parts.cache,
+            partitions=parts.replicas.hosted,
+            fetchers=parts.replicas.fetchers,
+            mending=parts.replicas.mending,
+            groups=parts.groups.coordinator,
+            transactions=parts.transactions.coordinator,
+            purgatories=parts.purgatories,
+            fetch_sessions=parts.fetch_sessions.cache,
+            apis=self._apis,
+            servers=lambda: self._servers,
+            client_quotas=self._client_quotas,
+            throttles=parts.replicas.throttles,
+            logs=self._logs,
         )
 
     def _make_seam(self) -> FaultSeam | None:
         if self._faults is None:
             return None
-        names = self.parts.cache.topic_name
+        names = self._parts.cache.topic_name
         from minikafka.server.faults.injected import FaultSeam
 
         return FaultSeam(self._faults, self.broker_id, self._world.clock, names)
@@ -446,7 +475,7 @@ class BrokerNode:
         in use)."""
         network = self._world.network
         self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
-        register_memory(self.metrics, self.parts.memory)
+        register_memory(self.metrics, self._parts.memory)
         register_broker_gauges(
             self.metrics,
             IdleShare(self._world.clock, lambda: self._apis.busy_ns),
@@ -463,7 +492,7 @@ class BrokerNode:
             self._apis,
             self._apis.on_frame,
             self._quotas,
-            self.parts.memory,
+            self._parts.memory,
             self._register_again,
         )
         await listening.open(serving, tasks)
@@ -476,47 +505,23 @@ class BrokerNode:
         from minikafka.server.node.debug import debug_routes, page_routes
         from minikafka.server.node.metrics_listener import metrics_routes
 
-        metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
+        metrics = metrics_routes(self.metrics, self.entities.partitions.__len__)
         if debug is not None:
-            routes = debug_routes(
-                self.broker_id,
-                self.parts.purgatories,
-                self.metrics,
-                self.controller.facts,
-                self.controller.context_dump,
-                self.parts.groups.facts,
-                self.parts.replicas.mending.facts,
-            )
-            state = cache(self.state_facts)
-            routes |= metrics | page_routes(self.broker_id, self.feed, state)
+            routes = debug_routes(self.entities, self.metrics)
+            routes |= metrics | page_routes(self.entities, self.feed)
             port = await self._serve_http(routes, debug)
             self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
 
-    def state_facts(self) -> StateFacts:
-        """Return what looks at the parts of this broker. Call only after ``started``."""
-        from minikafka.server.node.state_facts import StateFacts
-        from minikafka.server.node.traffic_facts import TrafficFacts
-
-        clock, parts = self._world.clock, self.parts
-        throttles = parts.replicas.throttles
-
-        def traffic(wall_offset_ms: int) -> TrafficFacts:
-            quotas = self._client_quotas
-            return TrafficFacts(clock, lambda: self._servers, quotas, throttles, wall_offset_ms)
-
-        facts = self.controller.facts
-        return StateFacts(clock, parts, self._apis, traffic, self._broker_facts, facts)
-
     def _broker_facts(self) -> Mapping[str, Any]:
-        total = self.parts.replicas.topic_metrics.total
+        total = self._parts.replicas.topic_metrics.total
         return {
             "id": self.broker_id,
             "epoch": self.broker_epoch,
             "state": self._lifecycle().name,
             "zookeeper_connected": self._zk.connected,
-            "partitions": len(self.parts.replicas.hosted),
+            "partitions": len(self._parts.replicas.hosted),
             "messages_in": total("messages_in"),
             "bytes_in": total("bytes_in"),
             "bytes_out": total("bytes_out"),
@@ -596,7 +601,7 @@ class BrokerNode:
         that only connections and logs are closed."""
         started = self.started.is_set()
         if started:
-            self.parts.replicas.fetchers.begin_shutdown()
+            self._parts.replicas.fetchers.begin_shutdown()
             await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
         for http_server in self._http_servers:
             http_server.close()
@@ -608,7 +613,7 @@ class BrokerNode:
             await self._tokens.stop()
             await self._features.stop()
             await self.controller.stop()
-            await self.parts.stop()
+            await self._parts.stop()
             self.feed.reaper.close()
             self._apis.close()
         await self._zk.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -38,12 +38,7 @@ from minikafka.server.broker.replication.transaction_verification import (
 )
 from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
-from minikafka.server.coordinator.group_facts import (
-    all_group_facts,
-    facts_of_each,
-    group_facts,
-    register_group_gauges,
-)
+from minikafka.server.coordinator.group_facts import register_group_gauges
 from minikafka.server.coordinator.runtime import CoordinatorRuntime
 from minikafka.server.coordinator.transaction_coordinator import TransactionCoordinator
 from minikafka.server.coordinator.transaction_markers import (
@@ -119,16 +114,6 @@ class GroupParts:
         self.coordinator.close()
         for reaper in self.reapers:
             reaper.close()
-
-    def facts(self, limit: int, group_id: str | None) -> dict[str, Any]:
-        """Return the state of one group, or of up to ``limit`` groups, for the debug listener."""
-        if group_id is None:
-            return all_group_facts(self.coordinator, limit)
-        return group_facts(self.coordinator, limit, group_id)
-
-    def facts_of_each(self, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield the state of up to ``limit`` groups, for a page."""
-        return facts_of_each(self.coordinator, limit)
 
     # -- leadership
 

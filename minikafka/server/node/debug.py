@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from minikafka.core.controller.states import machines
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import in_slices
+from minikafka.server.coordinator.group_facts import all_group_facts, group_facts
 from minikafka.server.listeners.http_server import BadQuery, HttpText, Query, Route
+from minikafka.server.node.entities import BrokerEntities
 from minikafka.server.node.event_feed import MAX_WAIT_MS, EventFeed
-from minikafka.server.node.purgatories import BrokerPurgatories
 
 if TYPE_CHECKING:
     from minikafka.server.node.state_facts import StateFacts
@@ -28,17 +30,11 @@ MAX_NUMBER = 2**53  # which JSON's numbers can be
 MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
 
-def debug_routes(
-    broker_id: int,
-    purgatories: BrokerPurgatories,
-    metrics: Metrics,
-    controller_facts: Callable[[int], Mapping[str, Any]],
-    controller_context: Callable[[int], Mapping[str, Any]],
-    group_facts: Callable[[int, str | None], Mapping[str, Any]],
-    scrubber_facts: Callable[[int], Mapping[str, Any]],
-) -> dict[str, Route]:
+def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]:
     """Return the handler of each path. Each response is an object that names the broker. The query
     parameter ``limit`` bounds its lists."""
+    broker_id, purgatories = entities.broker_id, entities.purgatories
+    controller, groups = entities.controller, entities.groups
 
     def show_purgatories(query: Query) -> Any:
         return {"broker": broker_id, "purgatories": purgatories.facts(limit(query))}
@@ -61,16 +57,19 @@ def debug_routes(
         return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
 
     def show_controller(query: Query) -> Any:
-        return {"broker": broker_id, **controller_facts(limit(query))}
+        return {"broker": broker_id, **controller.facts(limit(query))}
 
     def show_controller_context(query: Query) -> Any:
         """Return the controller's context. It is nearly empty unless this broker is the
         controller."""
-        return {"broker": broker_id, "context": controller_context(limit(query))}
+        return {"broker": broker_id, "context": controller.context_dump(limit(query))}
 
     def show_groups(query: Query) -> Any:
         """Return the groups coordinated by this broker, or the one in the parameter ``group``."""
-        return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
+        most, group_id = limit(query), query.get("group")
+        if group_id is None:
+            return {"broker": broker_id, **all_group_facts(groups, most)}
+        return {"broker": broker_id, **group_facts(groups, most, group_id)}
 
     def show_state_machines(query: Query) -> Any:
         """Return the states of partitions and replicas, and the transitions that the controller
@@ -79,7 +78,7 @@ def debug_routes(
 
     def show_scrubber(query: Query) -> Any:
         """Return the progress of the scrubber, and the damaged batches that it has found."""
-        return {"broker": broker_id, **scrubber_facts(limit(query))}
+        return {"broker": broker_id, **entities.mending.facts(limit(query))}
 
     return {
         "/scrubber.json": show_scrubber,
@@ -93,11 +92,16 @@ def debug_routes(
     }
 
 
-def page_routes(
-    broker_id: int, feed: EventFeed, state: Callable[[], StateFacts]
-) -> dict[str, Route]:
-    """Return the paths by which a page follows the broker: its log, and the state of its parts,
-    which ``state`` returns. It is called when a page looks at them: most brokers have none."""
+def page_routes(entities: BrokerEntities, feed: EventFeed) -> dict[str, Route]:
+    """Return the paths by which a page follows the broker: its log, and the state of its entities.
+    What follows them is imported when a page first looks: most brokers have no page."""
+    broker_id = entities.broker_id
+
+    @cache
+    def state() -> StateFacts:
+        from minikafka.server.node.state_facts import StateFacts
+
+        return StateFacts(entities)
 
     async def read_events(since: int, wait_ms: int, limit: int) -> Any:
         await feed.wait(since, wait_ms)

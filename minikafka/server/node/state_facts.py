@@ -7,19 +7,18 @@ what has changed since the last look, so that a response has nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
-from minikafka.kernel.ports import Clock
 from minikafka.kernel.slices import BACKGROUND_BUDGET_US, run_at_once, run_in_slices
-from minikafka.server.broker.apis.pipeline import Apis
 from minikafka.server.broker.apis.watched_requests import WatchedRequests
+from minikafka.server.coordinator.group_facts import facts_of_each
+from minikafka.server.node.entities import BrokerEntities
 from minikafka.server.node.partition_facts import PartitionFacts
 from minikafka.server.node.traffic_facts import TrafficFacts
-from minikafka.server.node.wiring import BrokerParts
 
 MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
 FRESH_MS: Final = 100  # requests within so long share one look
@@ -27,7 +26,6 @@ MAX_TOPICS: Final = 50  # which pages watch
 WATCHED_MS: Final = 30_000  # since a request has named the topic
 
 Facts: TypeAlias = Mapping[str, Any]
-ReadLimited: TypeAlias = Callable[[int], Facts]
 
 
 class WatchedTopics:
@@ -52,38 +50,26 @@ class WatchedTopics:
 
 
 class StateFacts:
-    """Looks at the parts of a broker when a request needs it, and not otherwise.
+    """Looks at the entities of a broker when a request needs it, and not otherwise.
 
     Entities, by kind: ``broker``, ``controller``, ``partition``, ``purgatory``, ``session`` (of
     Fetch), ``group``, ``transaction``, ``request`` (an API), ``requests`` (the slowest and the last
-    ones), ``connections``, ``throttle``. ``broker`` and ``controller`` return the facts of those.
-    Times are milliseconds since 1970, unless they are those of a timing wheel."""
+    ones), ``connections``, ``throttle``. Times are milliseconds since 1970, unless they are those
+    of a timing wheel."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        parts: BrokerParts,
-        apis: Apis,
-        traffic: Callable[[int], TrafficFacts],
-        broker: Callable[[], Facts],
-        controller: ReadLimited,
-    ) -> None:
-        """``traffic`` is called with what has to be added to the monotonic clock for the time since
-        1970. The sum is not corrected when the wall clock is: facts would change without cause."""
-        self._clock = clock
-        self._parts = parts
-        self._times = apis.times
-        self._requests = WatchedRequests(apis, clock)
-        self._broker = broker
-        self._controller = controller
+    def __init__(self, entities: BrokerEntities) -> None:
+        self._entities = entities
+        self._clock = clock = entities.clock
+        self._requests = WatchedRequests(entities.apis, clock)
         self._changes = EntityChanges()
+        # Added to the monotonic clock for the time since 1970. The sum is not corrected when the
+        # wall clock is: facts would change without cause.
         self._wall_offset_ms = offset_ms = clock.wall_ms() - clock.monotonic_ms()
         self._topics = WatchedTopics()
-        replicas = parts.replicas
         self._partitions = PartitionFacts(
-            replicas.hosted, replicas.fetchers, self._changes, offset_ms
+            entities.partitions, entities.fetchers, self._changes, offset_ms
         )
-        self._traffic = traffic(offset_ms)
+        self._traffic = TrafficFacts(entities, offset_ms)
         self._looked_at_ms: int | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -122,19 +108,19 @@ class StateFacts:
 
     def _others(self) -> Iterator[tuple[EntityKey, Facts]]:
         """Yield all entities but partitions."""
-        yield ("broker", ""), self._broker()
-        yield ("controller", ""), self._controller(MAX_OTHERS)
-        parts = self._parts
-        for purgatory in parts.purgatories.facts_of_each(MAX_OTHERS):
+        entities = self._entities
+        yield ("broker", ""), entities.broker()
+        yield ("controller", ""), entities.controller.facts(MAX_OTHERS)
+        for purgatory in entities.purgatories.facts_of_each(MAX_OTHERS):
             yield ("purgatory", purgatory["name"]), purgatory
-        for session in parts.fetch_sessions.cache.facts(MAX_OTHERS):
+        for session in entities.fetch_sessions.facts(MAX_OTHERS):
             created_ms = session["created_ms"] + self._wall_offset_ms
             yield ("session", str(session["id"])), {**session, "created_ms": created_ms}
-        for group in parts.groups.facts_of_each(MAX_OTHERS):
+        for group in facts_of_each(entities.groups, MAX_OTHERS):
             yield ("group", group["group"]), group
-        for transaction in islice(parts.transactions.coordinator.all_transactions(), MAX_OTHERS):
+        for transaction in islice(entities.transactions.all_transactions(), MAX_OTHERS):
             yield ("transaction", transaction.transactional_id), transaction_facts(transaction)
-        for name, request_facts in self._times.facts(self._clock.monotonic_ms()):
+        for name, request_facts in entities.apis.times.facts(self._clock.monotonic_ms()):
             yield ("request", name), request_facts
         yield ("requests", ""), self._requests.facts()
         yield from self._traffic.look()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from minikafka.core.entity_changes import EntityKey
 from minikafka.core.quota.limits import ANY, DEFAULT
-from minikafka.kernel.ports import Clock
-from minikafka.server.broker.quotas import ClientQuotas
-from minikafka.server.broker.replication.throttles import ReplicationThrottles
 from minikafka.server.listeners.connected_clients import ClientSoftware
 from minikafka.server.listeners.server import Server
+from minikafka.server.node.entities import BrokerEntities
 
 MAX_ROWS: Final = 50
 COUNT_MS: Final = 1_000  # connections by software are not counted more often
@@ -26,18 +24,8 @@ class TrafficFacts:
 
     ``wall_offset_ms`` added to a time of the monotonic clock is a time since 1970."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        servers: Callable[[], Sequence[Server]],
-        quotas: ClientQuotas,
-        replication: ReplicationThrottles,
-        wall_offset_ms: int,
-    ) -> None:
-        self._clock = clock
-        self._servers = servers
-        self._quotas = quotas
-        self._replication = replication
+    def __init__(self, entities: BrokerEntities, wall_offset_ms: int) -> None:
+        self._entities = entities
         self._wall_offset_ms = wall_offset_ms
         self._counted_ms: int | None = None
         self._counted_changes = 0
@@ -47,12 +35,12 @@ class TrafficFacts:
     def look(self) -> Iterator[tuple[EntityKey, Facts]]:
         yield ("connections", ""), self._connections()
         yield ("throttle", "clients"), self._client_throttles()
-        yield ("throttle", "replication"), self._replication.facts()
+        yield ("throttle", "replication"), self._entities.throttles.facts()
 
     # -- connections
 
     def _connections(self) -> Facts:
-        servers = self._servers()
+        servers = self._entities.servers()
         self._count(servers)
         by_listener: Counter[str] = Counter()
         for server in servers:
@@ -66,7 +54,10 @@ class TrafficFacts:
 
     def _count(self, servers: Sequence[Server]) -> None:
         """Count connections by software again, if any has come or gone and a while has passed."""
-        now_ms, changes = self._clock.monotonic_ms(), sum(s.clients.changes for s in servers)
+        now_ms, changes = (
+            self._entities.clock.monotonic_ms(),
+            sum(s.clients.changes for s in servers),
+        )
         is_old = self._counted_ms is None or now_ms - self._counted_ms >= COUNT_MS
         if not is_old or changes == self._counted_changes:
             return
@@ -83,10 +74,10 @@ class TrafficFacts:
     # -- throttles
 
     def _client_throttles(self) -> Facts:
-        servers = self._servers()
+        servers = self._entities.servers()
         muted = [each for s in servers for each in s.clients.muted(MAX_ROWS)]
         return {
-            "enabled": self._quotas.enabled,
+            "enabled": self._entities.client_quotas.enabled,
             "limits": list(islice(self._limits(), MAX_ROWS)),
             "accounts": list(islice(self._accounts(), MAX_ROWS)),
             "num_muted": sum(server.clients.num_muted for server in servers),
@@ -102,7 +93,7 @@ class TrafficFacts:
         }
 
     def _limits(self) -> Iterator[Facts]:
-        for key, quota in self._quotas.by_key.items():
+        for key, quota in self._entities.client_quotas.by_key.items():
             for user, client_id, limit in quota.limits.all():
                 yield {
                     "key": key,
@@ -113,8 +104,8 @@ class TrafficFacts:
 
     def _accounts(self) -> Iterator[Facts]:
         """Yield what was used by the accounts with a limit, the last ones first."""
-        now_ms = self._clock.monotonic_ms()
-        for key, quota in self._quotas.rates.items():
+        now_ms = self._entities.clock.monotonic_ms()
+        for key, quota in self._entities.client_quotas.rates.items():
             for account, metered in islice(quota.accounts.recent(), MAX_ROWS):
                 yield {
                     "key": key,

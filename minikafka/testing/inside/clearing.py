@@ -163,11 +163,11 @@ class ClusterClearing:
             return []
         done: asyncio.Future[Mapping[str, ErrorCode]]
         done = asyncio.get_running_loop().create_future()
-        node.parts.groups.coordinator.delete_groups(groups, done.set_result)
+        node.entities.groups.delete_groups(groups, done.set_result)
         return [group_id for group_id, error in (await done).items() if error in _RETRIED]
 
     def _remove_members(self, node: BrokerNode, group_id: str) -> None:
-        coordinator = node.parts.groups.coordinator
+        coordinator = node.entities.groups
         found = [group for _, group in coordinator.groups() if group.group_id == group_id]
         for group in found:
             members = [
@@ -203,18 +203,18 @@ class ClusterClearing:
 
     def _groups(self, node: BrokerNode) -> list[str]:
         """Return the groups of one coordinator."""
-        groups = node.parts.groups.coordinator.groups()
+        groups = node.entities.groups.groups()
         return [group.group_id for _, group in groups if not group.is_dead]
 
     def _is_as_new(self) -> bool:
         """Whether no transactional id was used, and the internal topics are where they were created
         and in sync."""
         for node in self._nodes():
-            active = node.parts.transactions.coordinator.runtime.active()
+            active = node.entities.transactions.runtime.active()
             if any(context.shard.transactions for context in active):
                 return False
             for topic in INTERNAL_TOPICS:
-                for state in node.parts.cache.partitions(topic).values():
+                for state in node.entities.metadata.partitions(topic).values():
                     if state.leader_epoch or set(state.isr) != set(state.replicas):
                         return False
         return True
@@ -229,9 +229,9 @@ class ClusterClearing:
         if not topics.isdisjoint([*self._topics(), *tree.children(paths.DELETE_TOPICS)]):
             return False
         return all(
-            topics.isdisjoint(node.parts.cache.topics())
+            topics.isdisjoint(node.entities.metadata.topics())
             and topics.isdisjoint(
-                partition.topic_partition.topic for partition in node.parts.replicas.hosted
+                partition.topic_partition.topic for partition in node.entities.partitions
             )
             for node in self._nodes()
         )

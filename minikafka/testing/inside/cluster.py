@@ -361,7 +361,7 @@ class InsideCluster:
         """Wait until every broker knows all brokers."""
         nodes = [broker.node for broker in self._brokers.values() if broker.node is not None]
         await until(
-            lambda: all(len(node.parts.cache.live_brokers()) >= len(nodes) for node in nodes),
+            lambda: all(len(node.entities.metadata.live_brokers()) >= len(nodes) for node in nodes),
             "every broker knows all brokers",
         )
 

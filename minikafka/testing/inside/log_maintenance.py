@@ -45,10 +45,10 @@ class LogMaintenance:
             if dirt.cleanable_bytes:
                 directory = next(
                     found
-                    for found in node.parts.logs.directories.live
+                    for found in node.entities.logs.directories.live
                     if found.logs.get(log.topic_partition) is log
                 )
-                await node.parts.logs.cleaner.clean_now(directory, log, dirt)
+                await node.entities.logs.cleaner.clean_now(directory, log, dirt)
 
     async def apply_retention(self, topic: str | None = None) -> int:
         """Delete the segments of a topic, or of all, that ``retention.ms``, ``retention.bytes`` and
@@ -107,10 +107,10 @@ class LogMaintenance:
             (broker.node, replica)
             for broker in self._brokers.values()
             if broker.node is not None
-            for replica in broker.node.parts.replicas.hosted
+            for replica in broker.node.entities.partitions
             if topic in (None, replica.topic_partition.topic) and replica.has_log
         ]
 
     def _is_in_sync(self, node: BrokerNode, replica: Partition) -> bool:
-        state = node.parts.cache.partition(replica.topic_partition)
+        state = node.entities.metadata.partition(replica.topic_partition)
         return state is not None and node.broker_id in state.isr

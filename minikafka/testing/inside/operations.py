@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from minikafka.client import Admin
 from minikafka.client.coordinators import Coordinators
 from minikafka.core.client.calls import CoordinatorKey
-from minikafka.core.coordinator_partition import partition_for
 from minikafka.core.metadata_image import PartitionMetadata
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
@@ -87,7 +86,7 @@ class ClusterOperations:
         controller = next(node for node in self._nodes() if node.controller.is_active)
         created: asyncio.Future[Mapping[str, ErrorCode]]
         created = asyncio.get_running_loop().create_future()
-        controller.parts.topic_creation.create([GROUP_METADATA_TOPIC], created.set_result)
+        controller.create_topics([GROUP_METADATA_TOPIC], created.set_result)
         # Neither error is a refusal: the leaders, or the topic itself, are only not known yet.
         soon = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if (await created)[GROUP_METADATA_TOPIC] in soon:
@@ -97,7 +96,7 @@ class ClusterOperations:
         """Whether all brokers know who coordinates groups, and the coordinators have begun."""
         nodes = {node.broker_id: node for node in self._nodes()}
         for node in nodes.values():
-            known = node.parts.cache.partitions(GROUP_METADATA_TOPIC)
+            known = node.entities.metadata.partitions(GROUP_METADATA_TOPIC)
             if not known:
                 return False
             for partition, state in known.items():
@@ -119,11 +118,11 @@ class ClusterOperations:
         Other groups of the same partition move, too. Raises as ``move_leader``."""
         node = self._node(broker_id)
         await self.coordinator(group)  # creates the topic
-        groups = node.parts.groups
-        partition = partition_for(group, groups.lookup.partition_count(CoordinatorType.GROUP))
+        groups = node.entities.groups
+        partition = groups.partition_for(group)
         await self.move_leader(GROUP_METADATA_TOPIC, partition, broker_id)
         await until(
-            lambda: groups.coordinator.runtime.active_in(partition),
+            lambda: groups.runtime.active_in(partition),
             f"broker {broker_id} has loaded the groups of partition {partition}",
         )
 
@@ -155,7 +154,7 @@ class ClusterOperations:
         return [broker.node for broker in self._brokers.values() if broker.node is not None]
 
     def _state_of(self, topic_partition: TopicPartition) -> PartitionMetadata:
-        known = [node.parts.cache.partition(topic_partition) for node in self._nodes()]
+        known = [node.entities.metadata.partition(topic_partition) for node in self._nodes()]
         states = [state for state in known if state is not None]
         if not states:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(topic_partition))
@@ -163,7 +162,7 @@ class ClusterOperations:
 
     def _is_assigned(self, topic_partition: TopicPartition, target: list[int]) -> bool:
         """Whether all brokers know a finished reassignment, and its leader can be elected."""
-        states = [node.parts.cache.partition(topic_partition) for node in self._nodes()]
+        states = [node.entities.metadata.partition(topic_partition) for node in self._nodes()]
         return all(
             state is not None and list(state.replicas) == target and target[0] in state.isr
             for state in states
@@ -171,7 +170,7 @@ class ClusterOperations:
 
     def _serves(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         led = self._partition(broker_id, topic_partition)
-        known = [node.parts.cache.partition_leader(topic_partition) for node in self._nodes()]
+        known = [node.entities.metadata.partition_leader(topic_partition) for node in self._nodes()]
         return (
             led is not None
             and led.is_leader
@@ -179,18 +178,18 @@ class ClusterOperations:
         )
 
     def _partition(self, broker_id: int, topic_partition: TopicPartition) -> Partition | None:
-        return self._node(broker_id).parts.replicas.hosted.get(topic_partition)
+        return self._node(broker_id).entities.partitions.get(topic_partition)
 
     def _know_each_other(self) -> bool:
         nodes = self._nodes()
         ids = sorted(node.broker_id for node in nodes)
         return all(
-            [broker.id for broker in node.parts.cache.live_brokers()] == ids for node in nodes
+            [broker.id for broker in node.entities.metadata.live_brokers()] == ids for node in nodes
         )
 
 
 def _coordinates(node: BrokerNode, partition: int) -> bool:
-    return node.parts.groups.coordinator.runtime.active_in(partition) is not None
+    return node.entities.groups.runtime.active_in(partition) is not None
 
 
 def _raise_first(outcomes: Mapping[TopicPartition, KafkaError | None], *passed: ErrorCode) -> None:

@@ -158,7 +158,7 @@ def check_leadership_known(cluster: SimCluster, partition: TopicPartition) -> No
             assert replica.state.isr.committed == state.isr
             assert replica.state.zk_version == state.zk_version
     for node in cluster.nodes().values():
-        known = node.parts.cache.partition(partition)
+        known = node.entities.metadata.partition(partition)
         assert known is not None
         assert (known.leader, known.leader_epoch) == (state.leader, state.leader_epoch)
         assert tuple(known.isr) == tuple(state.isr), f"broker {node.broker_id} knows {known.isr}"

@@ -192,7 +192,7 @@ class SimCluster:
     def replicas(self, topic_partition: TopicPartition) -> dict[int, Partition]:
         """Return the replicas of a partition on the brokers that are up, by broker id."""
         hosted = {
-            i: node.parts.replicas.hosted.get(topic_partition) for i, node in self.nodes().items()
+            i: node.entities.partitions.get(topic_partition) for i, node in self.nodes().items()
         }
         return {i: partition for i, partition in hosted.items() if partition is not None}
 

@@ -126,7 +126,7 @@ def test_requests_of_an_older_controller_are_refused_and_a_newer_epoch_is_rememb
     async def play(cluster: SimCluster) -> None:
         await start(cluster)
         await create(cluster, "t", [1, 2, 3])
-        fences = {i: node.parts.fence for i, node in cluster.nodes().items()}
+        fences = {i: node._parts.fence for i, node in cluster.nodes().items()}
         (epoch,) = {fence.controller_epoch for fence in fences.values()}
         assert epoch == int(cluster.simulation.zookeeper.tree.get(paths.CONTROLLER_EPOCH)[0])
         for broker_id, fence in fences.items():
@@ -247,7 +247,7 @@ def knows_who_leads(cluster: SimCluster, tp: TopicPartition) -> bool:
     """Whether every live broker's metadata say what ZooKeeper does."""
     expected = cluster.state(tp).leader_and_isr
     for node in cluster.nodes().values():
-        state = node.parts.cache.image.topics[tp.topic][tp.partition]
+        state = node.entities.metadata.image.topics[tp.topic][tp.partition]
         if (state.leader, tuple(state.isr)) != (expected.leader, expected.isr):
             return False
     return True

@@ -75,7 +75,7 @@ def test_a_replica_moved_away_from_a_broker_that_was_not_there(
             await silence
         await until_moved(cluster, [TP])
         await asyncio.sleep(REST_S)
-        assert cluster.nodes()[leader].parts.replicas.hosted.get(TP) is None
+        assert cluster.nodes()[leader].entities.partitions.get(TP) is None
         assert not cluster.host(leader).world.files.exists(f"/data/{TP}")
         check_leadership_known(cluster, TP)
         check_replicas_alike(cluster, TP, [*others, elsewhere])
@@ -116,7 +116,7 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(recreated: bool, failover
                 await faults.killed(cluster, controller, LONGER_THAN_ITS_SESSION_S)
             await silence
         await asyncio.sleep(2 * GRACE_MS / 1000 if failover else REST_S)
-        assert cluster.nodes()[victim].parts.replicas.hosted.get(TP) is None
+        assert cluster.nodes()[victim].entities.partitions.get(TP) is None
         files = cluster.host(victim).world.files
         assert not files.exists(f"/data/{TP}")
         assert any(name.endswith("-stray") for name in files.list("/data")) == failover

@@ -159,7 +159,7 @@ def test_verification_is_switched_on_while_the_broker_runs() -> None:
         await admin.alter_configs(
             ResourceType.BROKER, "1", {"transaction.partition.verification.enable": "true"}
         )
-        transactions = cluster.nodes()[1].parts.transactions
+        transactions = cluster.nodes()[1]._parts.transactions
         await cluster.until("it is on", lambda: transactions.verification.enabled)
         async with SimTransactor(cluster, "tx", 60_000) as transactor:
             await transactor.begin()

@@ -210,7 +210,7 @@ def _check_nothing_else_is_left(cluster: SimCluster) -> None:
     there = {tp: assignment(cluster, tp).replicas for tp in partitions(cluster)}
     for broker_id, node in cluster.nodes().items():
         expected = sorted(str(tp) for tp, replicas in there.items() if broker_id in replicas)
-        hosted = sorted(str(p.topic_partition) for p in node.parts.replicas.hosted)
+        hosted = sorted(str(p.topic_partition) for p in node.entities.partitions)
         assert hosted == expected, f"broker {broker_id} hosts {hosted}, not {expected}"
         names = cluster.host(broker_id).world.files.list("/data")
         logs = sorted(

@@ -172,7 +172,7 @@ def _all_know(cluster: SimCluster, elected: int) -> bool:
 
 def _metadata_alike(cluster: SimCluster) -> bool:
     """Return whether all brokers know the leaders of the three partitions."""
-    caches = [node.parts.cache for node in cluster.nodes().values()]
+    caches = [node.entities.metadata for node in cluster.nodes().values()]
     known = [[cache.partition_leader(partition) for partition in ORDERS] for cache in caches]
     return known[0] == known[1] == known[2] == [(1, 0), (2, 0), (3, 0)]
 

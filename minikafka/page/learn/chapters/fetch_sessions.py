@@ -57,7 +57,7 @@ async def _begin(story: Story) -> None:
     await story.wait(ms=1_000, pace=500)
     await story.say("restart", focus=("host|broker-2",))
     await story.finished(story.do("stop", broker=2), pace=100)
-    led = story.cluster.nodes()[1].parts.replicas.hosted
+    led = story.cluster.nodes()[1].entities.partitions
     story.check("all-on-one", sum(each.is_leader for each in led) >= PARTITIONS)
     story.do("start", broker=2)
 
