@@ -58,7 +58,9 @@ def wait_until_whole(take: Take) -> None:
         take.run(take.now_us + S // 10)
         assert take.failed is None
         cluster = take.playback.cluster
-        if looks.is_up(cluster) and all(looks.isr(cluster, tp) == EVERYBODY for tp in PARTITIONS):
+        if looks.is_up(cluster) and all(
+            looks.in_sync(cluster, tp) == EVERYBODY for tp in PARTITIONS
+        ):
             return
     raise AssertionError("the cluster is not whole within 30 s")
 

@@ -1,23 +1,30 @@
 """What chapters read of a simulated cluster: of its ZooKeeper, its brokers and their disks.
 
-The functions look at the objects of the simulation directly. They send nothing and change nothing.
+The functions look at the objects of the simulation: at znodes, and at the entities of the brokers
+that are up. They send nothing and change nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
 from minikafka.kernel.ports import NoNode
 from minikafka.protocol.records.batch import RecordBatch
+from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.coordinator.group_facts import facts_of_each
+from minikafka.server.node.state_facts import transaction_facts
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.znodes import TopicZnode
+from minikafka.server.zookeeper.znodes import ControllerEpochZnode, TopicZnode
 from minikafka.testing.simulator.cluster import SimCluster
 
 MAX_FACTS = 1_000
+
+T = TypeVar("T")
 
 
 def is_up(cluster: SimCluster) -> bool:
@@ -29,6 +36,11 @@ def active_controllers(cluster: SimCluster) -> dict[int, int]:
     """Return the brokers that believe to be the controller, each with its controller epoch."""
     controllers = {i: node.controller for i, node in cluster.nodes().items()}
     return {i: each.context.epoch for i, each in controllers.items() if each.is_active}
+
+
+def has_controller(cluster: SimCluster) -> bool:
+    """Return whether exactly one broker believes to be the controller."""
+    return len(active_controllers(cluster)) == 1
 
 
 def context(cluster: SimCluster) -> ControllerContext:
@@ -49,12 +61,27 @@ def replica_states(cluster: SimCluster, partition: TopicPartition) -> dict[int, 
 # ---------------------------------------------------------------------------------------- ZooKeeper
 
 
-def has_znode(cluster: SimCluster, path: str) -> bool:
+def znode(cluster: SimCluster, path: str) -> bytes | None:
+    """Return the data of a znode; None if it does not exist."""
     try:
-        cluster.simulation.zookeeper.tree.get(path)
+        return cluster.simulation.zookeeper.tree.get(path)[0]
     except NoNode:
-        return False
-    return True
+        return None
+
+
+def has_znode(cluster: SimCluster, path: str) -> bool:
+    return znode(cluster, path) is not None
+
+
+def is_registered(cluster: SimCluster, broker: int) -> bool:
+    """Return whether the broker's ephemeral znode exists."""
+    return has_znode(cluster, paths.broker_id(broker))
+
+
+def controller_epoch(cluster: SimCluster) -> int:
+    """Return the epoch in ``/controller_epoch``; 0 if no controller was elected yet."""
+    data = znode(cluster, paths.CONTROLLER_EPOCH)
+    return 0 if data is None else ControllerEpochZnode.decode(data).epoch
 
 
 def assignment(cluster: SimCluster, partition: TopicPartition) -> ReplicaAssignment:
@@ -64,8 +91,18 @@ def assignment(cluster: SimCluster, partition: TopicPartition) -> ReplicaAssignm
 
 
 def isr(cluster: SimCluster, partition: TopicPartition) -> tuple[int, ...]:
+    """Return the ISR in the state znode of the partition, in its order there. Raises NoNode."""
+    return tuple(cluster.state(partition).leader_and_isr.isr)
+
+
+def in_sync(cluster: SimCluster, partition: TopicPartition) -> tuple[int, ...]:
     """Return the ISR in the state znode of the partition, sorted. Raises NoNode."""
-    return tuple(sorted(cluster.state(partition).leader_and_isr.isr))
+    return tuple(sorted(isr(cluster, partition)))
+
+
+def leader_epoch(cluster: SimCluster, partition: TopicPartition) -> int:
+    """Return the leader epoch in the state znode of the partition. Raises NoNode."""
+    return cluster.state(partition).leader_and_isr.leader_epoch
 
 
 # ----------------------------------------------------------------------------------------- replicas
@@ -73,14 +110,17 @@ def isr(cluster: SimCluster, partition: TopicPartition) -> tuple[int, ...]:
 
 def log_ends(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
     """Return the log end offset of each replica on the brokers that are up."""
-    replicas = cluster.replicas(partition)
-    return {i: each.log.log_end_offset for i, each in replicas.items() if each.has_log}
+    return _of_replicas(cluster, partition, lambda replica: replica.log.log_end_offset)
+
+
+def log_end(cluster: SimCluster, partition: TopicPartition, broker: int) -> int:
+    """Return the log end offset of a replica; -1 if the broker is down or has no such replica."""
+    return log_ends(cluster, partition).get(broker, -1)
 
 
 def log_starts(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
     """Return the log start offset of each replica on the brokers that are up."""
-    replicas = cluster.replicas(partition)
-    return {i: each.log.log_start_offset for i, each in replicas.items() if each.has_log}
+    return _of_replicas(cluster, partition, lambda replica: replica.log.log_start_offset)
 
 
 def batches(cluster: SimCluster, partition: TopicPartition) -> list[RecordBatch]:
@@ -90,14 +130,34 @@ def batches(cluster: SimCluster, partition: TopicPartition) -> list[RecordBatch]
 
 
 def high_watermarks(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
+    """Return the high watermark as each replica on the brokers that are up knows it."""
+    return _of_replicas(cluster, partition, lambda replica: replica.high_watermark)
+
+
+def high_watermark(cluster: SimCluster, partition: TopicPartition, broker: int) -> int:
+    """Return the high watermark as a replica knows it; -1 if there is no such replica."""
+    return high_watermarks(cluster, partition).get(broker, -1)
+
+
+def _of_replicas(
+    cluster: SimCluster, partition: TopicPartition, read: Callable[[Partition], T]
+) -> dict[int, T]:
     replicas = cluster.replicas(partition)
-    return {i: each.high_watermark for i, each in replicas.items() if each.has_log}
+    return {i: read(each) for i, each in replicas.items() if each.has_log}
 
 
 def leaders(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
     """Return the brokers that believe to lead a partition, each with its leader epoch."""
     replicas = cluster.replicas(partition)
     return {i: each.leader_epoch for i, each in replicas.items() if each.is_leader}
+
+
+def is_led(cluster: SimCluster, partition: TopicPartition, broker: int) -> bool:
+    """Return whether a broker that is up leads the partition, and ZooKeeper says so, too."""
+    try:
+        return broker in leaders(cluster, partition) and cluster.leader(partition) == broker
+    except NoNode:
+        return False
 
 
 def directories(cluster: SimCluster, broker: int, topic: str) -> list[str]:
@@ -136,27 +196,38 @@ def _partitions(assignment: bytes) -> list[int]:
     return sorted(partition.partition for partition in decode_assignment(assignment))
 
 
-def parked(cluster: SimCluster, broker: int, purgatory: str) -> int:
-    """Return how many delayed operations are in a purgatory of a broker."""
+def transaction(cluster: SimCluster, transactional_id: str) -> dict[str, Any] | None:
+    """Return the facts of a transactional id with its ``coordinator``; None if no coordinator knows
+    it."""
+    for broker, node in cluster.nodes().items():
+        for each in node.entities.transactions.all_transactions():
+            if each.transactional_id == transactional_id:
+                return {**transaction_facts(each), "coordinator": broker}
+    return None
+
+
+# ------------------------------------------------------------------------- purgatories and sessions
+
+
+def purgatory(cluster: SimCluster, broker: int, name: str) -> Purgatory[DelayedOperation]:
+    """Return a purgatory of a broker that is up."""
     reapers = cluster.nodes()[broker].entities.purgatories
-    return sum(each.purgatory.delayed for each in reapers if each.purgatory.name == purgatory)
+    return next(each.purgatory for each in reapers if each.purgatory.name == name)
+
+
+def parked(cluster: SimCluster, broker: int, name: str) -> int:
+    """Return how many delayed operations are in a purgatory of a broker."""
+    return purgatory(cluster, broker, name).delayed
+
+
+def slots(purgatory: Purgatory[DelayedOperation], level: int) -> dict[int, int]:
+    """Return the slots with tasks on one level of a purgatory's wheels, with their numbers."""
+    levels = purgatory.levels()
+    if level > len(levels):
+        return {}
+    return {slot: count for slot, count in enumerate(levels[level - 1].tasks_by_slot) if count}
 
 
 def sessions(cluster: SimCluster, broker: int) -> list[dict[str, int | bool]]:
     """Return the facts of the fetch sessions that a broker keeps."""
     return cluster.nodes()[broker].entities.fetch_sessions.facts(MAX_FACTS)
-
-
-def transaction(cluster: SimCluster, transactional_id: str) -> dict[str, Any] | None:
-    """Return the facts of a transactional id; None if no coordinator knows it."""
-    for broker, node in cluster.nodes().items():
-        for each in node.entities.transactions.all_transactions():
-            if each.transactional_id == transactional_id:
-                return {
-                    "coordinator": broker,
-                    "state": each.facts.state.title,
-                    "producer_id": each.facts.producer_id,
-                    "producer_epoch": each.facts.producer_epoch,
-                    "partitions": sorted(str(tp) for tp in each.facts.partitions),
-                }
-    return None

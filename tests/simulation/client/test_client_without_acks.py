@@ -15,7 +15,7 @@ from minikafka.client.connections import Connections
 from minikafka.core.client.producer.produce_call import ProduceCall, produce
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.page.learn.reads import log_end
+from minikafka.page.learn.looks import log_end
 from minikafka.protocol.records.builder import build_batch
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 

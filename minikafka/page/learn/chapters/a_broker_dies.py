@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.page.learn.reads import (
-    controller,
+from minikafka.page.learn.looks import (
+    has_controller,
     is_led,
     is_registered,
     isr,
@@ -21,7 +21,7 @@ RECORDS = 400
 
 async def play(story: Story) -> None:
     await story.say("begin", focus=("stage",))
-    await story.until("a controller", lambda cluster: controller(cluster) is not None, pace=20)
+    await story.until("a controller", lambda cluster: has_controller(cluster), pace=20)
     chief = story.cluster.controller_id() or 0
     victim = next(broker for broker in BROKERS if broker != chief)
     heir, third = (broker for broker in (*BROKERS, *BROKERS)[victim : victim + 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.page.learn.reads import high_watermark, is_led, isr, log_end
+from minikafka.page.learn.looks import high_watermark, is_led, isr, log_end
 from minikafka.page.learn.story import Chapter, Story
 from minikafka.testing.simulator.cluster import SimCluster
 

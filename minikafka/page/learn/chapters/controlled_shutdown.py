@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
-from minikafka.page.learn.reads import (
+from minikafka.page.learn.looks import (
     active_controllers,
-    controller,
     controller_epoch,
+    has_controller,
     is_led,
     is_registered,
     isr,
@@ -24,7 +24,7 @@ RECORDS = 300
 
 async def play(story: Story) -> None:
     await story.say("begin", focus=("stage",))
-    await story.until("a controller", lambda cluster: controller(cluster) is not None, pace=20)
+    await story.until("a controller", lambda cluster: has_controller(cluster), pace=20)
     chief = story.cluster.controller_id() or 0
     leaving = next(broker for broker in BROKERS if broker != chief)
     heir, third = (*BROKERS, *BROKERS)[leaving : leaving + 2]
@@ -160,11 +160,11 @@ async def _the_controller_itself(story: Story, chief: int) -> None:
     await story.finished(story.do("stop", broker=chief), pace=20)
     await story.until(
         "another controller",
-        lambda cluster: controller_epoch(cluster) == epoch + 1 and controller(cluster) is not None,
+        lambda cluster: controller_epoch(cluster) == epoch + 1 and has_controller(cluster),
         limit_ms=3_000,
         pace=10,
     )
-    successor = active_controllers(story.cluster)[0]
+    (successor,) = active_controllers(story.cluster)
     view = f"controller|{successor}|"
     await story.say("next-controller", focus=(view,), before=chief, controller=successor)
     led = all(story.cluster.leader(partition) not in (chief, NO_LEADER) for partition in ORDERS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.page.learn.reads import (
+from minikafka.page.learn.looks import (
     active_controllers,
-    controller,
+    context,
     controller_epoch,
+    has_controller,
     is_registered,
     leader_epoch,
     log_end,
@@ -69,9 +70,9 @@ async def _its_work(story: Story, first: int) -> None:
     await story.say("orders", focus=("wire",), controller=first)
     await story.finished(created, pace=5)
     await story.until("metadata everywhere", _metadata_alike, limit_ms=1_000, pace=5)
-    active = controller(story.cluster)
-    states = active and [active.controller.context.partition_state(tp) for tp in ORDERS]
-    online = states == [PartitionState.ONLINE] * 3
+    online = has_controller(story.cluster) and all(
+        context(story.cluster).partition_state(tp) is PartitionState.ONLINE for tp in ORDERS
+    )
     story.check("all-online", online, focus=(view,))
     await story.say("watches", focus=(view, ZOOKEEPER), controller=first)
 
@@ -131,7 +132,7 @@ async def _its_own_old_node(story: Story, fourth: int) -> None:
     host = f"host|broker-{fourth}"
     await story.ask("old-self", right=1, focus=(host, ZOOKEEPER), controller=fourth)
     named = story.cluster.controller_id() == fourth
-    nobody = active_controllers(story.cluster) == []
+    nobody = not active_controllers(story.cluster)
     held = named and nobody and _awaits_registration(story.cluster, fourth)
     story.check("nobody", held, focus=(ZOOKEEPER,), controller=fourth)
     elected = await story.until_event("controller_elected", limit_ms=15_000, pace=1_000)
@@ -147,7 +148,7 @@ async def _take_over(story: Story, elected: int) -> None:
 
 
 def _check_elected(story: Story, key: str, elected: int, epoch: int) -> None:
-    alone = active_controllers(story.cluster) == [elected]
+    alone = list(active_controllers(story.cluster)) == [elected]
     named = story.cluster.controller_id() == elected
     held = alone and named and controller_epoch(story.cluster) == epoch
     story.check(key, held, focus=(f"controller|{elected}|",), controller=elected)

@@ -4,8 +4,8 @@ shutdown, and the unclean one."""
 from __future__ import annotations
 
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
-from minikafka.page.learn.reads import (
-    controller,
+from minikafka.page.learn.looks import (
+    has_controller,
     high_watermark,
     is_led,
     isr,
@@ -23,7 +23,7 @@ LANE = "partition|2|topic-leader-1"
 
 async def play(story: Story) -> None:
     await story.say("begin", focus=("stage",))
-    await story.until("a controller", lambda cluster: controller(cluster) is not None, pace=20)
+    await story.until("a controller", lambda cluster: has_controller(cluster), pace=20)
     await story.wait(ms=500, pace=500)
     await _created(story)
     await _offline(story)

@@ -61,7 +61,7 @@ async def _one_death(story: Story) -> None:
 
 def _is_whole(cluster: SimCluster) -> bool:
     """Return whether all brokers are in the ISR of every partition."""
-    return all(looks.isr(cluster, partition) == BROKERS for partition in PARTITIONS)
+    return all(looks.in_sync(cluster, partition) == BROKERS for partition in PARTITIONS)
 
 
 def _committed(cluster: SimCluster) -> list[int]:

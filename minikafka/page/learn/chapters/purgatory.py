@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.page.learn.reads import high_watermark, is_led, isr, log_end, purgatory, slots
+from minikafka.page.learn.looks import (
+    high_watermark,
+    is_led,
+    isr,
+    log_end,
+    parked,
+    purgatory,
+    slots,
+)
 from minikafka.page.learn.story import Chapter, Story
-from minikafka.testing.simulator.cluster import SimCluster
 
 ORDERS = TopicPartition("orders", 0)
 FETCH = "purgatory|1|Fetch"
@@ -31,11 +38,6 @@ async def play(story: Story) -> None:
     await story.say("end", focus=("purgatories",))
 
 
-def parked(cluster: SimCluster, name: str) -> int:
-    """Return how many operations wait in a purgatory of broker 1."""
-    return purgatory(cluster, 1, name).delayed
-
-
 async def _appended(story: Story, *cut_off: str) -> None:
     """Play until the leader has appended a record; then cut its links to some followers, before
     their Fetch responses arrive."""
@@ -47,7 +49,7 @@ async def _appended(story: Story, *cut_off: str) -> None:
 
 async def _fetches(story: Story) -> None:
     await story.say("two-fetches", focus=(FETCH,))
-    story.check("parked-fetches", parked(story.cluster, "Fetch") == 2, focus=(FETCH,))
+    story.check("parked-fetches", parked(story.cluster, 1, "Fetch") == 2, focus=(FETCH,))
     await story.say("their-timers", focus=(FETCH,))
     before = purgatory(story.cluster, 1, "Fetch").expired
     await story.until_message("Fetch", source="broker-1", is_request=False, pace=100)
@@ -62,20 +64,20 @@ async def _an_event(story: Story) -> None:
     story.do("produce", topic="orders", value="order-")
     await _appended(story, "broker-3")
     await story.say("produce-parked", focus=(PRODUCE,))
-    story.check("one-produce", parked(story.cluster, "Produce") == 1, focus=(PRODUCE,))
+    story.check("one-produce", parked(story.cluster, 1, "Produce") == 1, focus=(PRODUCE,))
     await story.ask("one-of-two", right=1, focus=(PRODUCE, *LANES))
     await story.wait(ms=100, pace=50)
     await story.say("still-parked", focus=(PRODUCE, *LANES))
     ends = [log_end(story.cluster, ORDERS, broker) for broker in (1, 2, 3)]
     mark = high_watermark(story.cluster, ORDERS, 1)
-    held = ends == [1, 1, 0] and mark == 0 and parked(story.cluster, "Produce") == 1
+    held = ends == [1, 1, 0] and mark == 0 and parked(story.cluster, 1, "Produce") == 1
     story.check("two-copies", held, focus=LANES)
     story.do("heal", one="broker-1", other="broker-3")
     await story.until_message("Produce", source="broker-1", is_request=False, pace=2)
     await story.say("completed", focus=(PRODUCE,))
     done = purgatory(story.cluster, 1, "Produce").completed - completed
-    empty = parked(story.cluster, "Produce") == 0 and not any(
-        slots(story.cluster, 1, "Produce", level) for level in range(1, 5)
+    empty = parked(story.cluster, 1, "Produce") == 0 and not any(
+        slots(purgatory(story.cluster, 1, "Produce"), level) for level in range(1, 5)
     )
     story.check("timer-cancelled", done == 1 and empty, focus=(PRODUCE,))
 
@@ -112,10 +114,10 @@ async def _too_few_in_sync(story: Story) -> None:
     sent = story.do("produce", topic="orders", value="order-")
     await _appended(story, "broker-3")
     await story.say("three-wanted", focus=(PRODUCE, LEADER))
-    story.check("waits-for-three", parked(story.cluster, "Produce") == 1, focus=(PRODUCE,))
+    story.check("waits-for-three", parked(story.cluster, 1, "Produce") == 1, focus=(PRODUCE,))
     await story.until(
         "a smaller ISR",
-        lambda cluster: isr(cluster, ORDERS) == (1, 2) and parked(cluster, "Produce") == 0,
+        lambda cluster: isr(cluster, ORDERS) == (1, 2) and parked(cluster, 1, "Produce") == 0,
         limit_ms=30_000,
         pace=3_000,
     )
@@ -137,11 +139,11 @@ async def _long_poll(story: Story) -> None:
     await story.until_message("Fetch", source="client", pace=2)
     await story.wait(ms=SERVED_MS)
     await story.say("long-poll", focus=(FETCH,))
-    story.check("three-fetches", parked(story.cluster, "Fetch") == 3, focus=(FETCH,))
+    story.check("three-fetches", parked(story.cluster, 1, "Fetch") == 3, focus=(FETCH,))
     await story.finished(story.do("produce", topic="orders", value="order-"), pace=5)
     await story.wait(ms=100, pace=50)
     await story.ask("one-record", right=1, focus=(FETCH, LEADER))
-    story.check("not-enough", parked(story.cluster, "Fetch") == 3, focus=(FETCH,))
+    story.check("not-enough", parked(story.cluster, 1, "Fetch") == 3, focus=(FETCH,))
     story.do("produce", topic="orders", records=3, every_ms=100, value="order-")
     read = await story.until_event("read", pace=50)
     await story.say("enough-bytes", focus=(FETCH, "host|client"))

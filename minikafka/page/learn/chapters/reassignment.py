@@ -35,7 +35,7 @@ async def _begin(story: Story) -> None:
     await story.finished(story.do("produce", topic="orders", records=20), pace=20)
     await story.wait(ms=600, pace=300)
     assert_old = looks.assignment(story.cluster, PARTITION).replicas == OLD
-    story.check("at-home", assert_old and looks.isr(story.cluster, PARTITION) == OLD)
+    story.check("at-home", assert_old and looks.in_sync(story.cluster, PARTITION) == OLD)
     marks = looks.high_watermarks(story.cluster, PARTITION)
     story.check("copied", marks == dict.fromkeys(OLD, 20), focus=("lanes",))
     await story.say("three-lists", focus=("lanes", LEADER))
@@ -60,10 +60,10 @@ async def _catch_up(story: Story) -> None:
     await story.say("step-3", focus=("controller",))
     await story.wait(ms=6, pace=2)
     await story.until(
-        "5 of 6 in sync", lambda it: looks.isr(it, PARTITION) == (1, 2, 3, 4, 5), pace=200
+        "5 of 6 in sync", lambda it: looks.in_sync(it, PARTITION) == (1, 2, 3, 4, 5), pace=200
     )
     await story.wait(ms=10, pace=5)  # the leader learns of it
-    story.check("five", 6 not in looks.isr(story.cluster, PARTITION), focus=(LEADER,))
+    story.check("five", 6 not in looks.in_sync(story.cluster, PARTITION), focus=(LEADER,))
     await story.say("step-4", focus=(LEADER,))
     await story.ask("how-long", right=2)
     await story.wait(ms=20_000, pace=4_000)
@@ -81,7 +81,7 @@ async def _new_controller(story: Story) -> None:
     await story.wait(ms=20, pace=8)
     after = looks.active_controllers(story.cluster)
     (second,) = after
-    context = story.cluster.nodes()[second].controller.context
+    context = looks.context(story.cluster)
     story.check(
         "continued",
         after[second] == before[first] + 1 and PARTITION in context.partitions_being_reassigned,
@@ -94,14 +94,16 @@ async def _move(story: Story) -> None:
     """Steps 4 to 12: everything is in sync, the leader moves, the old replicas go."""
     story.do("heal", one="broker-1", other="broker-6")
     await _step(story, 4)
-    story.check("all-six", looks.isr(story.cluster, PARTITION) == (*OLD, *TARGET), focus=(LEADER,))
+    story.check(
+        "all-six", looks.in_sync(story.cluster, PARTITION) == (*OLD, *TARGET), focus=(LEADER,)
+    )
     await story.say("steps-5-6", focus=("controller",))
     await _step(story, 7)
     state = story.cluster.state(PARTITION).leader_and_isr
     story.check("led-by-4", state.leader == 4 and len(state.isr) == 6)
     await story.say("step-7", focus=("partition|4|orders-0",))
     await _step(story, 8)
-    story.check("out", looks.isr(story.cluster, PARTITION) == TARGET)
+    story.check("out", looks.in_sync(story.cluster, PARTITION) == TARGET)
     await story.wait(ms=1, pace=0.5)  # the requests leave
     await story.say("step-8", focus=("wire",))
     await story.ask("crash-now", right=0)

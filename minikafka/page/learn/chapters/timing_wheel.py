@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minikafka.core.purgatory import DelayedOperation
+from minikafka.page.learn.looks import slots
 from minikafka.page.learn.story import Chapter, Story
 from minikafka.server.broker.purgatories import Reaper
 
@@ -112,8 +113,8 @@ async def _wake_ups(story: Story) -> None:
     story.do("timers", delays=",".join(str(1_000 + number) for number in range(50)))
     await story.wait(ms=0.01)
     await story.say("many", focus=(WHEELS,))
-    slots = _slots(story, 3)
-    story.check("one-bucket", len(slots) == 1 and sum(slots.values()) == 50, focus=(WHEELS,))
+    found = _slots(story, 3)
+    story.check("one-bucket", len(found) == 1 and sum(found.values()) == 50, focus=(WHEELS,))
 
 
 def _reaper(story: Story) -> Reaper[DelayedOperation]:
@@ -122,11 +123,7 @@ def _reaper(story: Story) -> Reaper[DelayedOperation]:
 
 
 def _slots(story: Story, level: int) -> dict[int, int]:
-    """Return the slots with tasks on one level, with their numbers."""
-    levels = _reaper(story).purgatory.levels()
-    if level > len(levels):
-        return {}
-    return {slot: tasks for slot, tasks in enumerate(levels[level - 1].tasks_by_slot) if tasks}
+    return slots(_reaper(story).purgatory, level)
 
 
 async def _to_lap(story: Story, number: int) -> None:

@@ -100,7 +100,7 @@ async def _resume(story: Story) -> None:
     copies = [looks.directories(story.cluster, broker, "orders") for broker in (1, 2, 3)]
     story.check("files-gone", copies == [[], [], []])
     await story.finished(story.do("produce", topic="bills", records=10), pace=20)
-    story.check("bills-lives", looks.isr(story.cluster, BILLS) == (1, 2, 3), focus=("lanes",))
+    story.check("bills-lives", looks.in_sync(story.cluster, BILLS) == (1, 2, 3), focus=("lanes",))
 
 
 async def _records(story: Story) -> None:

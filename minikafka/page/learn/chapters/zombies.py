@@ -125,7 +125,7 @@ async def _back(story: Story, cast: _Cast) -> None:
         "how-it-knew", focus=("lanes", f"partition|{zombie}|orders-0"), zombie=zombie, leader=second
     )
     await story.wait(ms=1_000, pace=300)
-    story.check("rejoined", looks.isr(story.cluster, PARTITION) == (1, 2, 3), zombie=zombie)
+    story.check("rejoined", looks.in_sync(story.cluster, PARTITION) == (1, 2, 3), zombie=zombie)
     check_replicas_alike(story.cluster, PARTITION)
     ends = looks.log_ends(story.cluster, PARTITION)
     story.check("alike", set(ends.values()) == {12}, focus=("lanes",))
