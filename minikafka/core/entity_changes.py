@@ -51,7 +51,7 @@ class EntityChanges:
         """Set the facts of an entity; equal ones are no change."""
         known = self._entities.get(key)
         if known is not None:
-            if known.facts == facts:
+            if known.facts is facts or known.facts == facts:
                 return
             del self._entities[key]
         self.last += 1

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import metadata
 
+from minikafka.core.entity_changes import EntityChanges
+from minikafka.kernel.slices import run_at_once
 from minikafka.page.dashboard.messages import EntityKey, Facts, Message, state_message
 from minikafka.page.learn.cluster_look import ClusterLook
 from minikafka.server.node.broker import BrokerNode
@@ -21,13 +23,30 @@ Entities = Mapping[EntityKey, Facts]
 _REACHABLE: EntityKey = ("reachable", "")
 
 
-class _BrokerLook:
-    """The inside of a broker's present process, and the number of the last change that was sent."""
+class _Source:
+    """A source of entities, and the number of the last change that was sent: the cluster, a process
+    of a broker (``node``), or a broker that is down."""
 
-    def __init__(self, node: BrokerNode) -> None:
+    def __init__(self, source: int | None, node: BrokerNode | None) -> None:
         self.node = node
-        self.facts = StateFacts(node.entities)
         self.sent = 0
+        self._source = source
+        self._inside = None if node is None else StateFacts(node.entities)
+        self._changes = EntityChanges()
+
+    def message(self, at_ms: int, entities: Entities) -> Message | None:
+        """Return what has changed since the last message, in ``entities`` and inside the broker;
+        None if nothing has."""
+        if self._inside is not None:
+            changes = self._inside.at_once(self.sent, entities)
+        else:
+            run_at_once(self._changes.refresh(entities.items()))
+            changes = self._changes.since(self.sent)
+        self.sent = changes.last
+        if not changes.reset and not changes.changed and not changes.removed:
+            return None
+        changed = (((each.kind, each.name), each.facts) for each in changes.changed)
+        return state_message(self._source, at_ms, changed, changes.removed, changes.reset)
 
 
 class ClusterState:
@@ -41,8 +60,7 @@ class ClusterState:
         self._cluster = cluster
         self._more = more
         self.look = ClusterLook(cluster, metadata.version("minikafka"))
-        self._brokers: dict[int, _BrokerLook] = {}
-        self._sent: dict[int | None, Entities] = {}  # by source, but for the inside of brokers
+        self._sources: dict[int | None, _Source] = {}
 
     @property
     def at_ms(self) -> int:
@@ -51,64 +69,36 @@ class ClusterState:
 
     def whole(self) -> list[Message]:
         """Return messages that replace everything that a reader knows."""
-        self._sent.clear()
-        for look in self._brokers.values():
-            look.sent = 0
-        return self._changes(self.look.entities(whole=True))
+        for source in self._sources.values():
+            source.sent = 0
+        return self._messages(self.look.entities(whole=True))
 
     def changes(self) -> list[Message]:
         """Return messages about what has changed since the last call."""
-        return self._changes(self.look.entities())
+        return self._messages(self.look.entities())
 
-    def _changes(self, entities: Entities) -> list[Message]:
-        found = [self._of_source(None, {**entities, **self._more(None)})]
+    def _messages(self, entities: Entities) -> list[Message]:
         nodes = self._cluster.nodes()
+        found = [self._message(None, None, entities)]
         for broker in self._cluster.broker_ids:
             node = nodes.get(broker)
-            found.append(self._down(broker) if node is None else self._up(broker, node))
+            reachable = self._down(broker) if node is None else {"debug": True}
+            found.append(self._message(broker, node, {_REACHABLE: reachable}))
         return [message for message in found if message is not None]
 
-    # ------------------------------------------------------------------------------------ sources
+    def _message(
+        self, source: int | None, node: BrokerNode | None, entities: Entities
+    ) -> Message | None:
+        known = self._sources.get(source)
+        if known is None or known.node is not node:
+            known = self._sources[source] = _Source(source, node)
+        is_down = source is not None and node is None
+        return known.message(
+            self.at_ms, entities if is_down else {**entities, **self._more(source)}
+        )
 
-    def _of_source(self, source: int | None, entities: Entities) -> Message | None:
-        sent = self._sent.get(source)
-        self._sent[source] = entities
-        if sent is None:
-            return state_message(source, self.at_ms, entities.items(), reset=True)
-        changed = [
-            (key, facts)
-            for key, facts in entities.items()
-            if (before := sent.get(key)) is not facts and before != facts
-        ]
-        removed = [key for key in sent if key not in entities]
-        if not changed and not removed:
-            return None
-        return state_message(source, self.at_ms, changed, removed)
-
-    def _down(self, broker: int) -> Message | None:
-        """Return that a broker has no inside to look at, if that is new."""
-        if self._brokers.pop(broker, None) is not None:
-            self._sent.pop(broker, None)
+    def _down(self, broker: int) -> Facts:
+        """Say why a broker has no inside to look at."""
         is_alive = self._cluster.is_alive(broker)
         reason = "the broker is starting" if is_alive else "the broker is down"
-        return self._of_source(broker, {_REACHABLE: {"debug": False, "reason": reason}})
-
-    def _up(self, broker: int, node: BrokerNode) -> Message | None:
-        look = self._brokers.get(broker)
-        if look is None or look.node is not node:
-            look = self._brokers[broker] = _BrokerLook(node)
-            self._sent.pop(broker, None)
-        more: Entities = {_REACHABLE: {"debug": True}, **self._more(broker)}
-        message = self._of_source(broker, more)
-        changes = look.facts.at_once(look.sent)
-        look.sent = changes.last
-        if message is None:
-            if not changes.changed and not changes.removed:
-                return None
-            message = state_message(broker, self.at_ms, ())
-        for _, kind, name, facts in changes.changed:
-            message["changed"].append({"kind": kind, "name": name, "facts": facts})
-        for kind, name in changes.removed:
-            message["removed"].append({"kind": kind, "name": name})
-        message["reset"] = message["reset"] or changes.reset
-        return message
+        return {"debug": False, "reason": reason}

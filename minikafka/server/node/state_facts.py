@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
@@ -87,12 +87,13 @@ class StateFacts:
             await asyncio.shield(self._looking)  # others may wait for it, too
         return self._changes.since(number)
 
-    def at_once(self, number: int) -> Changes:
-        """Look at everything without a pause, and return what has changed after ``number``. This is
-        for a simulation, which stands still meanwhile: it sets no timer and creates no task."""
+    def at_once(self, number: int, more: Mapping[EntityKey, Facts]) -> Changes:
+        """Look at everything without a pause, and return what has changed after ``number``, here
+        and in the entities ``more``. This is for a simulation, which stands still meanwhile: it
+        sets no timer and creates no task."""
         self._requests.watch()
         run_at_once(self._partitions.look(frozenset(), self._clock.monotonic_ms()))
-        run_at_once(self._changes.refresh(self._others()))
+        run_at_once(self._changes.refresh(chain(more.items(), self._others())))
         return self._changes.since(number)
 
     async def _look(self, now_ms: int) -> None:
