@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Files
-from minikafka.server.storage.checkpoints import LEADER_EPOCH
-from minikafka.server.storage.metadata_files import PARTITION_METADATA
-from minikafka.server.storage.names import (
+from minikafka.core.log.checkpoints import LEADER_EPOCH
+from minikafka.core.log.metadata_files import PARTITION_METADATA
+from minikafka.core.log.names import (
     APART_SUFFIX,
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -21,6 +19,8 @@ from minikafka.server.storage.names import (
     offset_of,
     parse_directory_name,
 )
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Files
 
 _SUFFIXES: Final = (
     LOG_SUFFIX,

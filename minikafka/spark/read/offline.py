@@ -14,20 +14,18 @@ from uuid import UUID
 
 from minikafka.client.columnar.decode import Slice, decode_to_arrow
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
-from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
-from minikafka.protocol.records.batch import iterate_batches
-from minikafka.server.storage.checkpoints import (
+from minikafka.core.log.checkpoints import (
     LOG_START_OFFSET,
     REPLICATION_OFFSET,
     decode_offsets,
 )
-from minikafka.server.storage.metadata_files import (
+from minikafka.core.log.metadata_files import (
     META_PROPERTIES,
     PARTITION_METADATA,
     PartitionMetadataError,
     decode_partition_metadata,
 )
-from minikafka.server.storage.names import (
+from minikafka.core.log.names import (
     LOG_SUFFIX,
     TXN_INDEX_SUFFIX,
     directory_name,
@@ -35,6 +33,8 @@ from minikafka.server.storage.names import (
     offsets_of,
     parse_directory_name,
 )
+from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
+from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection

@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from minikafka.core.log.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.names import directory_name
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Files
 from minikafka.kernel.slices import in_slices
-from minikafka.server.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.server.storage.directories.config import LogManagerConfig
 from minikafka.server.storage.directories.log_directories import LogDirectories
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.loader import Checkpointed, LogLoader
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.names import directory_name
 from minikafka.server.storage.strays import put_files_apart
 
 _PROGRESS_MS: Final = 5_000

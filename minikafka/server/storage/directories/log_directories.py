@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from minikafka.core.log.checkpoints import REPLICATION_OFFSET
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.disk_errors import is_out_of_resources
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
-from minikafka.server.storage.checkpoints import REPLICATION_OFFSET
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.open_segments import OpenSegments

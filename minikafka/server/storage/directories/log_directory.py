@@ -6,13 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.config import ConfigError
-from minikafka.kernel.disk_errors import before_flush
-from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import FileLock, Files, Volume
-from minikafka.kernel.slices import in_slices
-from minikafka.server.storage.checkpoints import (
+from minikafka.core.log.checkpoints import (
     CLEANER_OFFSET,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -23,22 +17,28 @@ from minikafka.server.storage.checkpoints import (
     encode_offsets,
     encode_rows,
 )
-from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
-from minikafka.server.storage.durable import flush_path, write_durably
-from minikafka.server.storage.log.open_segments import OpenSegments
-from minikafka.server.storage.log.segment import LogSegment
-from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.metadata_files import (
+from minikafka.core.log.metadata_files import (
     META_PROPERTIES,
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from minikafka.server.storage.names import (
+from minikafka.core.log.names import (
     is_deleted_directory_name,
     parse_directory_name,
     parse_future_directory_name,
 )
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.disk_errors import before_flush
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import FileLock, Files, Volume
+from minikafka.kernel.slices import in_slices
+from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
+from minikafka.server.storage.durable import flush_path, write_durably
+from minikafka.server.storage.log.open_segments import OpenSegments
+from minikafka.server.storage.log.segment import LogSegment
+from minikafka.server.storage.log.unified_log import UnifiedLog
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -8,7 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from minikafka.core.log.checkpoints import offset_row
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.names import (
+    delete_directory_name,
+    directory_name,
+    stray_directory_name,
+)
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.disk_errors import is_disk_broken
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -17,7 +23,6 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.kernel.slices import in_slices
-from minikafka.server.storage.checkpoints import offset_row
 from minikafka.server.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.server.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.server.storage.directories.config import LogManagerConfig
@@ -31,11 +36,6 @@ from minikafka.server.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.server.storage.log.loader import assign_topic_id, create_log
 from minikafka.server.storage.log.open_segments import OpenSegments
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.names import (
-    delete_directory_name,
-    directory_name,
-    stray_directory_name,
-)
 from minikafka.server.storage.scrubber.scrubber import DamagedBatch, LogScrubber
 from minikafka.server.storage.scrubber.segment_repair import FetchBatches
 

@@ -7,6 +7,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from minikafka.core.log.names import (
+    delete_directory_name,
+    directory_name,
+    future_directory_name,
+)
 from minikafka.core.replication.quota import QuotaConfig, ReplicationQuota
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -20,11 +25,6 @@ from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.loader import assign_topic_id, create_log
 from minikafka.server.storage.log.reader import LogRead
 from minikafka.server.storage.log.unified_log import NO_CUT, UnifiedLog
-from minikafka.server.storage.names import (
-    delete_directory_name,
-    directory_name,
-    future_directory_name,
-)
 
 MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20

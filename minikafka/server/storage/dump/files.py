@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 
 from minikafka.core.log import aborted_txn
 from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+)
 from minikafka.core.log.producer_snapshot import decode_snapshot
 from minikafka.core.log.producer_state import ProducerEntry
 from minikafka.kernel.errors import KafkaError
@@ -15,13 +22,6 @@ from minikafka.kernel.ports import File, Files
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
 from minikafka.server.storage.log.batch_scan import FoundBatch, scan
 from minikafka.server.storage.log.indexes import OFFSET_ENTRY, TIME_ENTRY
-from minikafka.server.storage.names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    offset_of,
-)
 
 
 class UnknownFile(Exception):

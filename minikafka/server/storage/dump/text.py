@@ -6,6 +6,20 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+from minikafka.core.log.checkpoints import (
+    LEADER_EPOCH,
+    CheckpointError,
+    decode_epochs,
+    decode_offsets,
+)
+from minikafka.core.log.metadata_files import PARTITION_METADATA
+from minikafka.core.log.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 from minikafka.core.log.producer_snapshot import CorruptSnapshotError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -31,21 +45,7 @@ from minikafka.protocol.records.control import decode_end_txn_marker
 from minikafka.protocol.records.record import Record, decode_batch
 from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, version_of
-from minikafka.server.storage.checkpoints import (
-    LEADER_EPOCH,
-    CheckpointError,
-    decode_epochs,
-    decode_offsets,
-)
 from minikafka.server.storage.dump import files as dump
-from minikafka.server.storage.metadata_files import PARTITION_METADATA
-from minikafka.server.storage.names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-)
 
 Shown: TypeAlias = tuple[str | None, str | None]  # key and payload as text; None is not printed
 RecordDecoder: TypeAlias = Callable[[Record], Shown]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
-from minikafka.kernel.ports import Files
-from minikafka.server.storage.checkpoints import (
+from minikafka.core.log.checkpoints import (
     LEADER_EPOCH,
     CheckpointError,
     decode_epochs,
     encode_epochs,
 )
+from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
+from minikafka.kernel.ports import Files
 from minikafka.server.storage.durable import flush_path
 
 

@@ -8,6 +8,23 @@ from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.leader_epochs import LeaderEpochCache
+from minikafka.core.log.metadata_files import (
+    PARTITION_METADATA,
+    PartitionMetadataError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from minikafka.core.log.names import (
+    APART_SUFFIX,
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_name,
+    offset_of,
+    offsets_of,
+)
 from minikafka.core.log.producer_state import ProducerStates
 from minikafka.core.log.recovery import (
     first_to_recover,
@@ -24,23 +41,6 @@ from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.server.storage.log.segment import LogSegment
 from minikafka.server.storage.log.segment_swap import SWAP_SUFFIX, finish_swaps
 from minikafka.server.storage.log.unified_log import CUT_UNFLUSHED, LogHome, UnifiedLog
-from minikafka.server.storage.metadata_files import (
-    PARTITION_METADATA,
-    PartitionMetadataError,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
-from minikafka.server.storage.names import (
-    APART_SUFFIX,
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    file_name,
-    offset_of,
-    offsets_of,
-)
 from minikafka.server.storage.strays import put_directories_apart
 
 _OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)

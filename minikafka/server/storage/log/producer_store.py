@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from minikafka.core.log.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 from minikafka.core.log.producer_snapshot import (
     CorruptSnapshotError,
     decode_snapshot,
@@ -14,7 +15,6 @@ from minikafka.core.log.producer_state import ProducerStates
 from minikafka.core.log.recovery import choose_snapshots, stray_snapshots
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import RecordBatch
-from minikafka.server.storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 
 
 class KnownProducers(NamedTuple):

@@ -11,6 +11,14 @@ from typing import NamedTuple
 
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
+from minikafka.core.log.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
 from minikafka.core.log.recovery import batch_survives, offsets_are_possible
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
 from minikafka.kernel.disk_errors import before_flush
@@ -25,14 +33,6 @@ from minikafka.protocol.records.batch import (
 from minikafka.server.storage.log.batch_scan import FoundBatch, read_whole, scan, whole_batches
 from minikafka.server.storage.log.indexes import OffsetIndex, TimeIndex, TxnIndex
 from minikafka.server.storage.log.open_segments import OpenSegments
-from minikafka.server.storage.names import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    file_name,
-)
 
 
 class SegmentCut(NamedTuple):

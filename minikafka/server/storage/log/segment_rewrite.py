@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from minikafka.core.log.names import CLEANED_SUFFIX
 from minikafka.kernel.ports import Files
 from minikafka.server.storage.log.segment import LogSegment
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.names import CLEANED_SUFFIX
 
 
 async def rewrite_segments(

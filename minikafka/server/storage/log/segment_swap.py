@@ -16,11 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.ports import Files
-from minikafka.server.storage.log.batch_scan import scan
-from minikafka.server.storage.log.segment import LogSegment, LogSegments
-from minikafka.server.storage.names import (
+from minikafka.core.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -29,6 +25,10 @@ from minikafka.server.storage.names import (
     file_name,
     offset_of,
 )
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import Files
+from minikafka.server.storage.log.batch_scan import scan
+from minikafka.server.storage.log.segment import LogSegment, LogSegments
 
 SWAP_SUFFIX: Final = ".swap"
 _FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)

@@ -11,6 +11,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from minikafka.core.log.aborted_txn import ENTRY  # noqa: E402
+from minikafka.core.log.checkpoints import encode_offsets  # noqa: E402
+from minikafka.core.log.metadata_files import encode_partition_metadata  # noqa: E402
 from minikafka.kernel.cluster import TopicPartition  # noqa: E402
 from minikafka.protocol.records.builder import build_batch  # noqa: E402
 from minikafka.protocol.records.control import (  # noqa: E402
@@ -18,8 +20,6 @@ from minikafka.protocol.records.control import (  # noqa: E402
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.server.storage.checkpoints import encode_offsets  # noqa: E402
-from minikafka.server.storage.metadata_files import encode_partition_metadata  # noqa: E402
 from minikafka.spark.option_parsing import OptionError  # noqa: E402
 from minikafka.spark.options import batch_options, stream_options  # noqa: E402
 from minikafka.spark.read.offline import read_segment, segment_ranges  # noqa: E402

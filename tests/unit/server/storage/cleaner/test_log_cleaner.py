@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
+from minikafka.core.log.checkpoints import CLEANER_OFFSET, decode_offsets
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
-from minikafka.server.storage.checkpoints import CLEANER_OFFSET, decode_offsets
 from minikafka.server.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.server.storage.directories.log_manager import (
     NO_REPLICAS,

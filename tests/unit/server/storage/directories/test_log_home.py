@@ -1,8 +1,8 @@
 """What a log directory does for the logs in it, and for logs that it does not use yet."""
 
+from minikafka.core.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.server.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.loader import create_log

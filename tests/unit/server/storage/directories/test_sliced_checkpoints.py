@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.core.log import checkpoints
+from minikafka.core.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.server.storage import checkpoints
-from minikafka.server.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.directories.log_starts import LogStarts

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.core.log import names
+from minikafka.core.log.metadata_files import decode_meta_properties
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
-from minikafka.server.storage import names
 from minikafka.server.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.server.storage.metadata_files import decode_meta_properties
 from minikafka.world.real.files import RealFiles
 from tests.support.storage.logs import batch
 from tests.support.world.manual_workers import ManualWorkers

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.core.log.names import file_name
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.control import (
@@ -14,7 +15,6 @@ from minikafka.protocol.records.control import (
 from minikafka.server.storage.dump import files as dump
 from minikafka.server.storage.dump.text import DumpOptions, LogDump
 from minikafka.server.storage.log.unified_log import AppendOrigin, UnifiedLog
-from minikafka.server.storage.names import file_name
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, batch, new_log
 

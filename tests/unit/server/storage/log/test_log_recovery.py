@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from minikafka.core.log.names import file_name
 from minikafka.core.log.producer_snapshot import decode_snapshot
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.server.storage.log.batch_scan import scan
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.names import file_name
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.core.log.names import LOG_SUFFIX
 from minikafka.kernel.ports import File, Files
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.server.node import config_views
@@ -18,7 +19,6 @@ from minikafka.server.storage.log.batch_scan import HEADER_CHUNK_BYTES
 from minikafka.server.storage.log.loader import create_log
 from minikafka.server.storage.log.open_segments import OpenSegments
 from minikafka.server.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
-from minikafka.server.storage.names import LOG_SUFFIX
 from minikafka.world.real.files import RealFiles
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, NOW, TP, batch, cut, values_of

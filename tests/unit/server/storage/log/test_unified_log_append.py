@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.log.append import AppendOrigin, UnexpectedAppendOffset
+from minikafka.core.log.names import file_name
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
@@ -13,7 +14,6 @@ from minikafka.protocol.records.record import Record, decode_records
 from minikafka.server.storage.log.loader import create_log
 from minikafka.server.storage.log.sparse_index import SparseIndex
 from minikafka.server.storage.log.unified_log import LogConfig
-from minikafka.server.storage.names import file_name
 from minikafka.world.sim.files import SimFile
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import (

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log.leader_epochs import EpochEntry
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.server.storage import names
-from minikafka.server.storage.checkpoints import (
+from minikafka.core.log import names
+from minikafka.core.log.checkpoints import (
     CheckpointError,
     decode_epochs,
     decode_offsets,
     encode_epochs,
     encode_offsets,
 )
-from minikafka.server.storage.metadata_files import (
+from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.core.log.metadata_files import (
     PartitionMetadataError,
     decode_partition_metadata,
     encode_partition_metadata,
 )
+from minikafka.kernel.cluster import TopicPartition
 
 
 def test_offset_checkpoints_are_kafkas_bytes() -> None:

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Final
 
 from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.core.log.names import MAX_OFFSET
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.server.storage.names import MAX_OFFSET
 
 REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
