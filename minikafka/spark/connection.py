@@ -1,4 +1,12 @@
-"""A blocking connection to one broker, for the Python processes that Spark starts."""
+"""A blocking connection to one broker, for the Python processes that Spark starts.
+
+It uses the same requests, frames, versions and logins as ``minikafka.client``, from ``core``,
+``protocol`` and ``network``, but a blocking socket in place of an event loop. With the client's
+``Connections`` on the loop of another thread, each Python worker would import asyncio and uvloop,
+about 0.2 s of CPU beside the 0.3 s of what a reader needs, and each request would take two changes
+of thread: 2.3 times the CPU (337 instead of 147 us for a Metadata request to a broker inside
+another process).
+"""
 
 from __future__ import annotations
 
