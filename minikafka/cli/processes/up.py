@@ -27,7 +27,6 @@ from minikafka.cli.processes.embedded_zookeeper import (
     server_status,
 )
 from minikafka.cli.processes.full_disks import FullDisks, free_bytes
-from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.cli.processes.registry_beside import (
     PORT_HINT,
     RegistryProcess,
@@ -45,11 +44,12 @@ from minikafka.kernel.extras import how_to_get, missing_modules, require
 from minikafka.kernel.listeners import DEBUG_LISTENER
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.page.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.server.zookeeper.errors import MalformedZnode
 
 if TYPE_CHECKING:
+    from minikafka.cli.processes.page import PageProcess
     from minikafka.cli.secured.folder import SecurityFolder
+    from minikafka.page.dashboard.acting.supervision import Greeting
     from minikafka.testing.inside.cluster import InsideCluster
 
 READY_POLL_MS = 50
@@ -166,6 +166,8 @@ def up_inside(args: argparse.Namespace) -> int:
             if registry_port is not None:
                 words.append(stack.enter_context(registry_beside(cluster.bootstrap, registry_port)))
             if has_page(args):
+                from minikafka.cli.processes.page import page_beside
+
                 words.append(stack.enter_context(page_beside(cluster, page_port)))
             yield " ".join(words)
 
@@ -533,6 +535,8 @@ class Supervisor:
         """Start the page while the brokers start; it is never the reason why a cluster fails."""
         if not self._has_page or self._stop.is_set():
             return
+        from minikafka.cli.processes.page import PageProcess
+
         self._home("page")
         config = None if self._security is None else str(self._security.admin_config)
         page = PageProcess(
@@ -552,6 +556,8 @@ class Supervisor:
     @property
     def greeting(self) -> Greeting:
         """What the page can do to the brokers."""
+        from minikafka.page.dashboard.acting.supervision import Greeting
+
         home = f"{shlex.quote(str(self._root))}/broker-{{broker}}"
         kills = {
             verb: f"kill -{number.value} $(cat {home}/pid)" for verb, number in SIGNALS.items()
@@ -561,6 +567,8 @@ class Supervisor:
 
     async def act(self, verb: str, broker: int) -> None:
         """Do what the page asks for. Raises SupervisorError."""
+        from minikafka.page.dashboard.acting.supervision import SupervisorError
+
         child = self._brokers[broker - 1]
         if not self._ready or self._stop.is_set():
             raise SupervisorError(f"the cluster is {'stopping' if self._ready else 'starting'}")
