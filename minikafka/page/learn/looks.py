@@ -34,7 +34,7 @@ def is_up(cluster: SimCluster) -> bool:
 
 def active_controllers(cluster: SimCluster) -> dict[int, int]:
     """Return the brokers that believe to be the controller, each with its controller epoch."""
-    controllers = {i: node.controller for i, node in cluster.nodes().items()}
+    controllers = {i: node.entities.controller for i, node in cluster.nodes().items()}
     return {i: each.context.epoch for i, each in controllers.items() if each.is_active}
 
 
@@ -46,7 +46,7 @@ def has_controller(cluster: SimCluster) -> bool:
 def context(cluster: SimCluster) -> ControllerContext:
     """Return what the active controller knows: of several, the one with the highest epoch."""
     epochs = active_controllers(cluster)
-    return cluster.nodes()[max(epochs, key=epochs.__getitem__)].controller.context
+    return cluster.nodes()[max(epochs, key=epochs.__getitem__)].entities.controller.context
 
 
 def replica_states(cluster: SimCluster, partition: TopicPartition) -> dict[int, str]:

@@ -82,11 +82,10 @@ class BrokerNode:
     ``run`` returns after ``request_stop``. It raises ConfigError, KafkaError, CoordinationError or
     OSError for problems that the user can solve (ZooKeeper unreachable, port or directory in use),
     and an ExceptionGroup for a bug. ``hostname`` is advertised for listeners that name no host.
-    ``controller`` and ``entities``, through which others look inside, are set once the broker id is
-    known, before ``started``.
+    ``entities``, through which others look inside, are set once the broker id is known, before
+    ``started``.
     """
 
-    controller: KafkaController
     entities: BrokerEntities
 
     def __init__(
@@ -107,7 +106,7 @@ class BrokerNode:
             world.clock,
             world.entropy,
             views.delegation_tokens(config),
-            lambda: self.controller.is_active,
+            lambda: self._controller.is_active,
         )
         self._world = world
         self.metrics = Metrics()
@@ -267,12 +266,12 @@ class BrokerNode:
         self._config_changes.start(tasks)
         self._features.start(tasks)
         await self._register(self._zk.store)  # another session, if the first one has expired
-        self._zk.on_session_lost(self.controller.on_session_lost)
+        self._zk.on_session_lost(self._controller.on_session_lost)
         self._zk.on_new_session(self._register)
-        self._zk.on_new_session(self.controller.on_new_session)
+        self._zk.on_new_session(self._controller.on_new_session)
         self._zk.on_new_session(self._config_changes.on_new_session)
         self._zk.on_new_session(self._features.on_new_session)
-        self.controller.start(tasks)
+        self._controller.start(tasks)
         listening.enable_request_processing()
         self._log.info(
             "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
@@ -339,7 +338,7 @@ class BrokerNode:
     def _make_parts(self, cluster_id: str, listening: BrokerListeners) -> None:
         world, listener = self._world, listening.current.inter_broker
         dynamic = self._dynamic
-        self.controller = self._make_controller(listening)
+        self._controller = self._make_controller(listening)
         self._authorizer = NodeAuthorizer(
             world, self._config, self.broker_id, lambda: self._zk.store
         )
@@ -351,7 +350,7 @@ class BrokerNode:
             listener,
             self._zk,
             self._logs,
-            self.controller,
+            self._controller,
             lambda: self.broker_epoch,
             self.metrics,
             self._tokens,
@@ -368,7 +367,7 @@ class BrokerNode:
         effects = ConfigEffects(
             dynamic,
             self._parts,
-            self.controller,
+            self._controller,
             self._quotas,
             world.network,
             self._credentials,
@@ -407,7 +406,7 @@ class BrokerNode:
             clock=self._world.clock,
             broker_id=self.broker_id,
             broker=self._broker_facts,
-            controller=self.controller,
+            controller=self._controller,
             metadata=parts.cache,
             partitions=parts.replicas.hosted,
             fetchers=parts.replicas.fetchers,
@@ -612,7 +611,7 @@ class BrokerNode:
             await self._authorizer.stop()
             await self._tokens.stop()
             await self._features.stop()
-            await self.controller.stop()
+            await self._controller.stop()
             await self._parts.stop()
             self.feed.reaper.close()
             self._apis.close()

@@ -83,7 +83,7 @@ class ClusterOperations:
         """Create the topic of groups, as the first consumer would. It would have to retry: in
         librdkafka that takes one second, or two. A failure is left for the first consumer to see.
         """
-        controller = next(node for node in self._nodes() if node.controller.is_active)
+        controller = next(node for node in self._nodes() if node.entities.controller.is_active)
         created: asyncio.Future[Mapping[str, ErrorCode]]
         created = asyncio.get_running_loop().create_future()
         controller.create_topics([GROUP_METADATA_TOPIC], created.set_result)

@@ -123,11 +123,11 @@ def _content(replica: Partition) -> Buffer:
 def check_context(cluster: SimCluster) -> None:
     """Check at rest that the broker in /controller is the only active controller, and that its
     context equals the data in ZooKeeper."""
-    active = [node for node in cluster.nodes().values() if node.controller.is_active]
+    active = [node for node in cluster.nodes().values() if node.entities.controller.is_active]
     named = cluster.controller_id()
     active_ids = [node.broker_id for node in active]
     assert active_ids == [named], f"{active_ids} are active controllers, /controller names {named}"
-    context = active[0].controller.context
+    context = active[0].entities.controller.context
     tree = cluster.simulation.zookeeper.tree
     data, stat = tree.get(paths.CONTROLLER_EPOCH)
     epoch = ControllerEpochZnode.decode(data).epoch

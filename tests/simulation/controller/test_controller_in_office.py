@@ -45,7 +45,7 @@ async def create(cluster: SimCluster, name: str, *replicas: list[int]) -> list[T
 
 def known_controllers(cluster: SimCluster) -> dict[int, int]:
     """Whom each live broker takes for the controller."""
-    return {i: node.controller.active_controller_id for i, node in cluster.nodes().items()}
+    return {i: node.entities.controller.active_controller_id for i, node in cluster.nodes().items()}
 
 
 async def in_agreement(cluster: SimCluster, controller: int | None) -> None:

@@ -168,7 +168,7 @@ def _records(cluster: SimCluster) -> int:
 def _all_know(cluster: SimCluster, elected: int) -> bool:
     """Return whether all brokers that are up know the controller."""
     nodes = cluster.nodes().values()
-    return all(node.controller.active_controller_id == elected for node in nodes)
+    return all(node.entities.controller.active_controller_id == elected for node in nodes)
 
 
 def _metadata_alike(cluster: SimCluster) -> bool:
