@@ -7,7 +7,7 @@ from itertools import pairwise
 from minikafka.core.client.producer.partitioner import murmur2, partition_for_key, to_positive
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.learn import looks
-from minikafka.page.learn.reads import log_end
+from minikafka.page.learn.looks import log_end
 from minikafka.page.learn.story import Chapter, Story
 from minikafka.protocol.records.batch import RecordBatch
 from minikafka.testing.simulator.cluster import SimCluster
