@@ -28,12 +28,10 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Coordination, World
 from minikafka.kernel.spelling import did_you_mean
 from minikafka.protocol.records.compression import Compression
-from minikafka.world.real.clock import RealClock
-from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.kerberos import RealKerberos
 from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.workers import RealWorkers
+from minikafka.world.real.world import RealClock, RealEntropy, RealWorkers
 
 __all__ = [
     "Admin",

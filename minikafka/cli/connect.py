@@ -1,21 +1,135 @@
-"""Clients of the verbs that connect to brokers: their configuration, and the world they run in."""
+"""The clients of the verbs: their configuration from the command line, the world they run in, how
+they secure a ZooKeeper session, and a report on standard error as soon as brokers cannot be
+reached.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
-from minikafka.cli.client_properties import command_config, with_properties
-from minikafka.cli.first_contact import FirstContact
 from minikafka.cli.standard_streams import changes_completed
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.client.session import Client
 from minikafka.kernel import events
-from minikafka.kernel.ports import World
+from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
+from minikafka.kernel.config import ConfigError, parse_properties
+from minikafka.kernel.ports import Network, ProtocolFactory, World
+from minikafka.kernel.security_settings import tool_config
+from minikafka.kernel.spelling import did_you_mean
+from minikafka.kernel.tls import TlsSettings
+from minikafka.kernel.zookeeper_security import CoordinationSecurity
+from minikafka.network.login_networks import WrappedNetwork
+from minikafka.protocol.records.compression import Compression
+from minikafka.server.zookeeper.session_security import checked_security
+
+# Keys whose values are not those of our fields.
+_ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+_RENAMED = {"compression.type": "compression"}
+
+
+def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
+    """Return the configurations with each key set in the one that has it: ``linger.ms=5`` sets
+    ``linger_ms``. Raises WrongUsage for an unknown key or an invalid value."""
+    wanted: list[dict[str, Any]] = [{} for _ in configs]
+    for key, text in given.items():
+        name = _RENAMED.get(key, key.replace(".", "_"))
+        for config, values in zip(configs, wanted, strict=True):
+            if name in {field.name for field in fields(config)} - {TOKEN_PROVIDER}:
+                values[name] = _value(key, text, getattr(config, name))
+                break
+        else:
+            why = why_unsupported(key)
+            if why:
+                raise WrongUsage(f"{key}: {why}")
+            known = [each.name.replace("_", ".") for config in configs for each in fields(config)]
+            near = did_you_mean(key, [*known, *_RENAMED])
+            raise WrongUsage(f"unknown client setting {key}{near}")
+    try:
+        return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
+    except ValueError as error:  # no such value, or none that goes with the others
+        raise WrongUsage(str(error)) from None
+
+
+def command_config(args: argparse.Namespace) -> dict[str, str]:
+    """Return the keys of the --command-config file. As in Kafka's tools, --bootstrap-server wins
+    over bootstrap.servers in the file. Raises WrongUsage if the file cannot be read."""
+    file = getattr(args, "command_config", None)
+    if file is None:
+        return {}
+    try:
+        given = dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise WrongUsage(f"--command-config {file}: {error.strerror}") from None
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"--command-config {file}: {error}") from None
+    given.pop("bootstrap.servers", None)
+    return given
+
+
+def _value(key: str, text: str, default: Any) -> Any:
+    try:
+        if key == "acks":
+            return _ACKS[text]
+        if key == "compression.type":
+            return Compression[text.upper()]
+        if key == "enable.idempotence" or isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int) or key == "compression.level":
+            return int(text)
+        if isinstance(default, tuple):
+            return tuple(part.strip().rpartition(".")[2] for part in text.split(","))
+    except (KeyError, ValueError):
+        raise WrongUsage(f"{key}={text}: no such value") from None
+    return text
+
+
+# The OSError has no text if the peer closes the connection during the TLS handshake.
+NO_REASON = "the peer has closed the connection"
+PATIENCE_S = 5  # an attempt that fails after this long had no response at all
+
+
+class FirstContact(WrappedNetwork):
+    """A Network that wraps another one and reports the first failed connection on standard error.
+    After a successful connection it reports nothing: the client then knows other brokers.
+
+    ``limit_ms`` is how long the client tries, None if for ever."""
+
+    def __init__(self, network: Network, limit_ms: int | None) -> None:
+        super().__init__(network)
+        self._limit = "" if limit_ms is None else f" for {limit_ms / 1000:g} s"
+        self._told = False
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        try:
+            made = await self._network.connect(factory, host, port, tls)
+        except OSError as error:
+            self._tell(f"{host}:{port}: {error.strerror or str(error) or NO_REASON}")
+            raise
+        except asyncio.CancelledError:
+            if loop.time() - begun_s >= PATIENCE_S:
+                self._tell(f"{host}:{port}: no answer")
+            raise
+        self._told = True
+        return made
+
+    def _tell(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            print(f"minikafka: {what}; trying on{self._limit}", file=sys.stderr, flush=True)
+
 
 T = TypeVar("T")
 TIMEOUT_MS = 30_000  # for which a verb tries to reach a broker
@@ -73,3 +187,21 @@ def check_answered(client: Client) -> None:
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")
+
+
+def add_zookeeper_security_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--zk-tls-config-file",
+        metavar="FILE",
+        help="settings of TLS and of the login at ZooKeeper (zookeeper.ssl.*, "
+        "java.security.auth.login.config), a .properties file, such as that of a broker; other "
+        "keys have no effect",
+    )
+
+
+def zookeeper_security(args: argparse.Namespace, world: World) -> CoordinationSecurity:
+    """Return the security that --zk-tls-config-file and KAFKA_OPTS describe. Raises ConfigError,
+    OSError."""
+    file = args.zk_tls_config_file
+    given = {} if file is None else parse_properties(Path(file).read_text(encoding="utf-8"))
+    return checked_security(tool_config(given, os.environ), world)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from minikafka.cli import standard_streams
-from minikafka.cli.kafka_form import KAFKA_FORMS, translate
-from minikafka.cli.usage import WrongUsage
+from minikafka.cli.usage import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.extras import MissingExtraError

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from minikafka.cli.client_properties import command_config
-from minikafka.cli.options import add_json_argument
+from minikafka.cli.connect import command_config
 from minikafka.cli.output import show
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_json_argument
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
 from minikafka.spark.java import JavaError
@@ -244,8 +244,7 @@ def _run_continuously(spec: Spec, engine: Engine) -> None:
 
 
 def _replay(args: argparse.Namespace) -> None:
-    from minikafka.spark.pipeline.replay import ReplayOrder, run_replay
-    from minikafka.spark.pipeline.replay_plan import ReplayPlan, check_sink_id
+    from minikafka.spark.pipeline.replay import ReplayOrder, ReplayPlan, check_sink_id, run_replay
 
     spec, engine = _load(args)
     check_sink_id(args.sink_id)

@@ -1,6 +1,10 @@
-"""Wrong command lines: their error."""
+"""Wrong command lines, with the name that was probably meant; and the options of Kafka's tools,
+translated into those of our verbs.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from minikafka.kernel.config import ConfigError
 
@@ -8,3 +12,63 @@ from minikafka.kernel.config import ConfigError
 class WrongUsage(ConfigError):
     """A verb does not accept an option, or the value of one. The command ends with exit status 2;
     after any other error it ends with 1."""
+
+
+# Kafka's tools have these as options, of which exactly one must be given; here they are sub-verbs.
+ACTIONS = {
+    "topics": ("list", "describe", "create", "alter", "delete"),
+    "groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
+}
+# Shown at the end of a verb's --help.
+KAFKA_FORMS = {
+    "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
+    "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
+    "pattern (what --matching is here), except with --create.",
+    "groups": "The form of kafka-consumer-groups works as well: --list, --describe, --delete, "
+    "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
+    "delete-offsets.",
+}
+# The option that replaced --zookeeper in the Kafka tool that a verb corresponds to.
+ZOOKEEPER_OPTION = {
+    "topics": "kafka-topics removed --zookeeper in Kafka 3.0",
+    "reassign": "kafka-reassign-partitions removed --zookeeper in Kafka 3.0",
+    "elect-leaders": "kafka-leader-election never had --zookeeper, and Kafka 3.0 removed "
+    "kafka-preferred-replica-election, which did",
+    "consume": "kafka-console-consumer removed --zookeeper in Kafka 2.0",
+    "groups": "kafka-consumer-groups removed --zookeeper in Kafka 2.0",
+    "configs": "--zookeeper is deprecated in Kafka 3.9's kafka-configs, and missing here",
+}
+
+
+def translate(verb: str, words: Sequence[str]) -> list[str]:
+    """Return the arguments translated for ``verb``. Raises WrongUsage."""
+    if verb in ZOOKEEPER_OPTION and any(word.split("=")[0] == "--zookeeper" for word in words):
+        raise WrongUsage(
+            f"{ZOOKEEPER_OPTION[verb]}: name brokers instead, "
+            "e.g. --bootstrap-server localhost:9092"
+        )
+    return _with_action(verb, words) if verb in ACTIONS else list(words)
+
+
+def _with_action(verb: str, words: Sequence[str]) -> list[str]:
+    """Translate ``--describe --group G`` to ``describe --group G``. ``--describe --topic T`` of
+    topics becomes ``describe --matching T``: in kafka-topics the name is a pattern."""
+    if not words or not words[0].startswith("-"):
+        return list(words)
+    options = {f"--{action}": action for action in ACTIONS[verb]}
+    given = [options[word] for word in words if word in options]
+    if not given and {"-h", "--help"}.intersection(words):
+        return list(words)
+    if len(given) != 1:
+        *most, last = options
+        raise WrongUsage(f"{verb} takes exactly one action: {', '.join(most)} or {last}")
+    (action,) = given
+    rest = [word for word in words if word not in options]
+    if verb == "topics" and action != "create":
+        rest = [_as_pattern(word) for word in rest]
+    return [action, *rest]
+
+
+def _as_pattern(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"--matching{equals}{value}" if name == "--topic" else word

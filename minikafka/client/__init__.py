@@ -31,8 +31,7 @@ if TYPE_CHECKING:
         RecordsMetadata,
     )
     from minikafka.client.serialization import RecordDeserializationError
-    from minikafka.core.client.admin.cluster import ClusterDescription
-    from minikafka.core.client.admin.topics import CreatedTopic, NewTopic
+    from minikafka.core.client.admin.topics import ClusterDescription, CreatedTopic, NewTopic
     from minikafka.core.client.offsets import (
         EARLIEST_TIMESTAMP,
         LATEST_TIMESTAMP,
@@ -64,8 +63,11 @@ else:
                 "RecordsMetadata",
             ),
             "minikafka.client.serialization": ("RecordDeserializationError",),
-            "minikafka.core.client.admin.cluster": ("ClusterDescription",),
-            "minikafka.core.client.admin.topics": ("CreatedTopic", "NewTopic"),
+            "minikafka.core.client.admin.topics": (
+                "ClusterDescription",
+                "CreatedTopic",
+                "NewTopic",
+            ),
             "minikafka.core.client.offsets": (
                 "EARLIEST_TIMESTAMP",
                 "LATEST_TIMESTAMP",

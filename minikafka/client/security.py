@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.client.config import ClientConfig
 from minikafka.core.security.jaas import KERBEROS_MODULE, JaasError, parse_jaas_property
-from minikafka.core.security.kerberos_login import ServiceLogin, service_login
+from minikafka.core.security.kerberos_names import ServiceLogin, service_login
 from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.kernel.client_security import TOKEN_PROVIDER
 from minikafka.kernel.config import ConfigError
@@ -18,11 +18,8 @@ from minikafka.network.client_security import (
     uses_sasl,
     uses_tls,
 )
-from minikafka.network.kerberos_network import KerberosNetwork
-from minikafka.network.oauth_tokens import OAuthTokens
-from minikafka.network.sasl_network import SaslNetwork
-from minikafka.network.tls_network import TlsNetwork
-from minikafka.network.token_endpoint import endpoint_tls, token_requests
+from minikafka.network.login_networks import KerberosNetwork, SaslNetwork, TlsNetwork
+from minikafka.network.oauth_tokens import OAuthTokens, endpoint_tls, token_requests
 
 
 def oauth_tokens(world: World, config: ClientConfig) -> OAuthTokens | None:

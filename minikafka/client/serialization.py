@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from minikafka.core.client.consumer.record_list import ConsumerRecord
-from minikafka.core.client.producer.record_checks import as_bytes
+from minikafka.core.client.consumer.fetched import ConsumerRecord
+from minikafka.core.client.producer.producer_batch import as_bytes
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 

@@ -13,14 +13,19 @@ request goes through these steps:
 
 A broker that becomes the leader of the partition builds the same state by replaying the log.
 Kafka: ``CoordinatorShard``, ``CoordinatorResult`` of ``CoordinatorRuntime``.
+
+The partition of an internal topic that holds a group or a transactional id.
+
+Batches of tombstones: many deletions of keys, in batches of a size that every log accepts.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from struct import iter_unpack
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.errors import ErrorCode
@@ -174,3 +179,47 @@ class CoordinatorShard(ABC, Generic[R, P, E]):
         The records are in the log from ``base_offset`` on, or ``error`` says why they are not.
         After REQUEST_TIMED_OUT they may be in the log nevertheless.
         """
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Return the partition of a group id or transactional id, as Kafka chooses it.
+
+    It is the absolute value of Java's string hash, modulo the number of partitions. The smallest
+    32-bit hash has no absolute value in Java and counts as 0.
+    """
+    value = java_string_hash(key)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+def java_string_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = (value * 31 + unit) & 0xFFFFFFFF
+    else:
+        for (unit,) in iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+            value = (value * 31 + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+# Well below the usual ``max.message.bytes``; Kafka fills its batches up to that.
+BATCH_BYTES: Final = 64 << 10
+# The largest size of a record without the texts in its key.
+RECORD_BYTES: Final = 40
+
+
+def in_batches(records: Iterable[R], text_bytes: Callable[[R], int]) -> Iterator[tuple[R, ...]]:
+    """Cut items into batches in order, with at least one item in each. ``text_bytes`` returns the
+    size of the names in a record's key, each of which may have 32 KB."""
+    batch: list[R] = []
+    size = 0
+    for record in records:
+        more = RECORD_BYTES + text_bytes(record)
+        if batch and size + more > BATCH_BYTES:
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(record)
+        size += more
+    if batch:
+        yield tuple(batch)

@@ -1,11 +1,15 @@
-"""Which errors of ``Files`` mean that a disk is broken: the one place that decides it."""
+"""Which errors of ``Files`` mean that a disk is broken: the one place that decides it.
+
+And the names of error numbers in events: numbers differ between platforms, names do not.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator
-from typing import Final
+import re
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, TypeVar
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # The process or the system has no descriptor, thread or memory left. This concerns no disk.
@@ -53,3 +57,35 @@ def is_disk_broken(error: OSError) -> bool:
     Kafka takes the directory offline for every error. Here it stays online if the disk is full, or
     if the process lacks something: that passes."""
     return not is_disk_full(error) and not is_out_of_resources(error)
+
+
+Facts = TypeVar("Facts", bound=MutableMapping[str, Any])
+
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
+_MARK = "[Errno "
+
+
+def with_errno_names(text: str) -> str:
+    """Replace ``[Errno 104]``, as ``str(OSError)`` writes it, by ``[ECONNRESET]``. A number without
+    a name stays."""
+    return _NUMBER.sub(_name, text) if _MARK in text else text
+
+
+def name_errnos(facts: Facts) -> Facts:
+    """Replace the error numbers in the facts of an event, and return the same mapping.
+
+    An exception whose message has a number is replaced by that message. ``exc_info``, of which
+    structlog makes a traceback, stays.
+    """
+    for key, value in facts.items():
+        if isinstance(value, str):
+            if _MARK in value:
+                facts[key] = with_errno_names(value)
+        elif isinstance(value, BaseException) and key != "exc_info" and _MARK in str(value):
+            facts[key] = with_errno_names(str(value))
+    return facts
+
+
+def _name(match: re.Match[str]) -> str:
+    name = errno.errorcode.get(int(match[1]))
+    return match[0] if name is None else f"[{name}]"

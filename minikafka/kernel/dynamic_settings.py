@@ -13,8 +13,12 @@ from minikafka.kernel.config import (
     Setting,
     at_least,
 )
-from minikafka.kernel.listener_settings import LIMITS_OF_A_LISTENER, TLS_STORES
-from minikafka.kernel.sasl_settings import JAAS_CONFIG, OF_MECHANISMS
+from minikafka.kernel.security_settings import (
+    JAAS_CONFIG,
+    LIMITS_OF_A_LISTENER,
+    OF_MECHANISMS,
+    TLS_STORES,
+)
 from minikafka.kernel.settings import BROKER_CONFIG, MAX_LONG, TOPIC_SETTINGS
 
 # Settings of Kafka's LogCleaner, SocketServer, DynamicThreadPool and others, besides the defaults

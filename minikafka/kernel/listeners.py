@@ -10,7 +10,7 @@ from dataclasses import replace
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.listener_settings import CHANGED_WHILE_OPEN
+from minikafka.kernel.security_settings import CHANGED_WHILE_OPEN
 
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
 # It begins with a letter: the others are meant to be addresses.

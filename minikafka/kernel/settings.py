@@ -29,7 +29,6 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_SETTINGS,
 )
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
-from minikafka.kernel.listener_settings import LIMITS_OF_LISTENERS
 from minikafka.kernel.listeners import (
     CONTROL_PLANE,
     DEBUG_LISTENER,
@@ -38,9 +37,13 @@ from minikafka.kernel.listeners import (
     debug_listener_problem,
     metrics_listener_problem,
 )
-from minikafka.kernel.sasl_settings import SASL_SETTINGS, SASL_SETTINGS_OF_LISTENERS
-from minikafka.kernel.tls_settings import TLS_SETTINGS
-from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
+from minikafka.kernel.security_settings import (
+    LIMITS_OF_LISTENERS,
+    SASL_SETTINGS,
+    SASL_SETTINGS_OF_LISTENERS,
+    TLS_SETTINGS,
+    ZOOKEEPER_SECURITY_SETTINGS,
+)
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1

@@ -13,8 +13,8 @@ from minikafka.core.security.token_endpoint import TokenEndpoint
 from minikafka.kernel.client_security import TOKEN_PROVIDER, ClientSecurity
 from minikafka.kernel.config import ConfigDef, ConfigError
 from minikafka.kernel.listeners import SASL_PROTOCOLS, SECURITY_PROTOCOLS, TLS_PROTOCOLS
+from minikafka.kernel.security_settings import TLS_SETTINGS
 from minikafka.kernel.tls import TlsSettings
-from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.network.http_client import HttpUrl
 
 _TLS: Final = ConfigDef.of(TLS_SETTINGS)

@@ -1,21 +1,28 @@
-"""The OAuth token of a client, which a function of the application provides (KIP-255), or an
-endpoint."""
+"""The OAuth token of a client: a function of the application provides it (KIP-255), or an endpoint
+does, from which it is requested through a Network.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.errors import LOGIN_REFUSED
 from minikafka.core.security.sasl.exchange import ClientExchange
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
+from minikafka.core.security.token_endpoint import TokenEndpoint
 from minikafka.kernel.client_security import TOKEN_PROVIDER, OAuthToken, OAuthTokenProvider
+from minikafka.kernel.config import ConfigDef
 from minikafka.kernel.errors import KafkaError, LoginRefused
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, Network
+from minikafka.kernel.security_settings import TLS_SETTINGS
+from minikafka.kernel.tls import TlsSettings
+from minikafka.network.http_client import HttpStatusError, HttpUrl, http_post
 
 # A token is refreshed after this part of its life, as by Kafka's client.
 REFRESH_PART: Final = 0.8
@@ -154,3 +161,37 @@ class OAuthTokens:
         except ValueError:
             return "an extension that cannot be sent"
         return None
+
+
+_TLS: Final = ConfigDef.of(TLS_SETTINGS)
+
+
+def endpoint_tls(options: Mapping[str, str], read: Callable[[str], bytes]) -> TlsSettings:
+    """Return the TLS settings of an endpoint's options ``ssl.*``: without any, the system's
+    certificates count. ``read`` reads a file whole. Raises ConfigError."""
+    known = {key: text for key, text in options.items() if key in _TLS.settings}
+    if not known:
+        return TlsSettings()
+    from minikafka.network.tls_configuration import tls_settings
+
+    return tls_settings(_TLS.parse(known), read)
+
+
+def token_requests(
+    endpoint: TokenEndpoint, network: Network, clock: Clock, tls: TlsSettings
+) -> Callable[[], Awaitable[OAuthToken]]:
+    """Return a provider of tokens that requests each from the endpoint.
+
+    It raises KafkaError if the endpoint refuses the client, OSError or ValueError for another
+    failure, which may pass."""
+    url = HttpUrl.parse(endpoint.url)
+
+    async def request() -> OAuthToken:
+        try:
+            response = await http_post(network, url, tls, endpoint.headers(), endpoint.body())
+        except HttpStatusError as error:
+            refusal = endpoint.refusal(error.status)
+            raise refusal or error from None
+        return endpoint.token(response, clock.wall_ms())
+
+    return request

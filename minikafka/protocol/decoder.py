@@ -13,9 +13,8 @@ import struct
 
 from minikafka.protocol.buffer import DecodeError, read_uvarint, uuid_from_bytes
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, layout_of, min_size
-from minikafka.protocol.schema import Decoder, Message
+from minikafka.protocol.schema import RECORDS, STRING, UUID_TYPE, Decoder, Fixed, Message, Sized
 from minikafka.protocol.source import SourceWriter
-from minikafka.protocol.types import RECORDS, STRING, UUID_TYPE, Fixed, Sized
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:

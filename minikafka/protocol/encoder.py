@@ -12,9 +12,8 @@ from typing import Any
 
 from minikafka.protocol.buffer import Buffer, EncodeError, write_uvarint
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, fields_of, layout_of
-from minikafka.protocol.schema import Encoder, Message
+from minikafka.protocol.schema import STRING, UUID_TYPE, Encoder, Fixed, Message, Sized
 from minikafka.protocol.source import SourceWriter
-from minikafka.protocol.types import STRING, UUID_TYPE, Fixed, Sized
 
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 

@@ -8,8 +8,15 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.schema import ALWAYS, In, Message, VersionRange, parse_versions
-from minikafka.protocol.types import Fixed, Sized
+from minikafka.protocol.schema import (
+    ALWAYS,
+    Fixed,
+    In,
+    Message,
+    Sized,
+    VersionRange,
+    parse_versions,
+)
 
 
 @dataclass(frozen=True, slots=True)

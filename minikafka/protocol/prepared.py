@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from minikafka.protocol.codec import encode
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.layout import Array, Field, Struct, WireType, fields_of
-from minikafka.protocol.schema import Message
+from minikafka.protocol.schema import RECORDS, Fixed, Message
 from minikafka.protocol.source import SourceWriter
-from minikafka.protocol.types import RECORDS, Fixed
 
 # A form has a client id and names, which any client can make up. Each takes some 2 KB.
 MAX_FORMS: Final = 4_000  # of one API

@@ -1,12 +1,18 @@
-"""The routes of the registry as an ASGI application: Confluent's paths, bodies and errors."""
+"""The routes of the registry as an ASGI application: Confluent's paths, bodies and errors.
+
+Serves the registry over HTTP until it is stopped.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import json
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
@@ -17,11 +23,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from minikafka.client.config import ClientConfig
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.ports import World
 from minikafka.registry import decisions, errors
 from minikafka.registry.errors import RegistryError
-from minikafka.registry.records import AVRO, PROTOBUF, Registered, SchemaText, references_of
+from minikafka.registry.records import AVRO, PROTOBUF, TOPIC, Registered, SchemaText, references_of
 from minikafka.registry.service import KINDS, Registry
-from minikafka.registry.state import ALL, LIVE, Shown, parse_version
+from minikafka.registry.state import ALL, LIVE, RegistryState, Shown, parse_version
+from minikafka.registry.store import TopicStore
+from minikafka.world.real.asgi_server import AsgiServer
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 MOST_BODY_BYTES: Final = 4 << 20
@@ -361,3 +372,44 @@ def _registry_error(request: Request, error: Exception) -> Response:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _failed(error.status_code, error.status_code, f"HTTP {error.status_code} {error.detail}")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """``users`` are passwords by name; without any, no login is needed."""
+
+    topic: str = TOPIC
+    read_only: bool = False
+    users: Mapping[str, str] = field(default_factory=dict)
+
+
+async def serve_registry(
+    world: World,
+    options: RegistryOptions,
+    client: ClientConfig,
+    listening: socket.socket,
+    stopped: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve until ``stopped`` is set. ``ready`` is called with the address when the topic has been
+    read. Raises an ExceptionGroup of KafkaError or ConfigError if it cannot be used."""
+    state = RegistryState()
+    store = TopicStore(world, client, options.topic, not options.read_only, state.apply)
+    registry = Registry(state, store)
+    server = AsgiServer(registry_app(registry, options.users))
+    loaded = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(store.run(loaded.set), name="follow")
+        changing = tasks.create_task(registry.run(), name="change")
+        stopping = tasks.create_task(stopped.wait(), name="stop")
+        loading = tasks.create_task(loaded.wait(), name="load")
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if loaded.is_set() and not stopped.is_set():
+            serving = tasks.create_task(server.serve([listening]), name="serve")
+            host, port = listening.getsockname()[:2]
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            await stopping
+            server.should_exit = True
+            await serving
+        for task in (following, changing, loading):
+            task.cancel()

@@ -8,8 +8,13 @@ from typing import Final, Protocol, TypeVar
 
 from minikafka.registry import decisions, errors
 from minikafka.registry.avro import AvroSchema
-from minikafka.registry.compatibility import LEVELS, ParsedSchema, incompatibilities
-from minikafka.registry.decisions import Registration, RegistryChange
+from minikafka.registry.decisions import (
+    LEVELS,
+    ParsedSchema,
+    Registration,
+    RegistryChange,
+    incompatibilities,
+)
 from minikafka.registry.json_schema import JsonSchema
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.registry.records import (

@@ -1,4 +1,7 @@
-"""Blocking calls to the brokers of a cluster, with metadata and retries, for Spark's processes."""
+"""Blocking calls to the brokers of a cluster, with metadata and retries, for Spark's processes.
+
+Blocking calls to the coordinators of consumer groups and of transactional ids.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,13 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client.calls import Call, raise_gravest
+from minikafka.core.client.calls import (
+    Call,
+    CoordinatorCall,
+    CoordinatorKey,
+    find_coordinator,
+    raise_gravest,
+)
 from minikafka.core.client.cluster_view import (
     ClusterView,
     TopicView,
@@ -22,13 +31,14 @@ from minikafka.core.client.cluster_view import (
     topic_view,
 )
 from minikafka.core.client.consumer import list_offsets_call
-from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA, Retries
+from minikafka.core.client.errors import LOGIN_REFUSED, LOST_COORDINATOR, STALE_METADATA, Retries
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import BlockingConnection
-from minikafka.spark.missing_acls import SEEN, missing_acl
+from minikafka.spark.failure_text import READ, SEEN, WRITE, missing_acl
 from minikafka.spark.options import TopicSelection
 from minikafka.spark.read.offsets import Offsets, TopicIds, names
 from minikafka.world.real.wall_clock import WallClock
@@ -408,3 +418,38 @@ def _partitions_of(topics: Iterable[str], views: Mapping[str, TopicView]) -> lis
         if name in views
         for number in views[name].partitions
     )
+
+
+class BlockingCoordinators:
+    """Calls to coordinators, which are looked up at the first call and again after a failover."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._found: dict[CoordinatorKey, int] = {}
+
+    def call(self, call: CoordinatorCall[R]) -> R:
+        """Send the request of ``call`` to its coordinator and return the result.
+
+        Retriable errors are retried for ``delivery.timeout.ms``. Raises KafkaError."""
+
+        def attempt() -> R:
+            try:
+                return self._cluster.call(self._find(call.coordinator), call)
+            except KafkaError as error:
+                if error.code in LOST_COORDINATOR:
+                    self._found.pop(call.coordinator, None)
+                writes = isinstance(call.request, AddPartitionsToTxnRequest)
+                lacking = missing_acl(error.code, WRITE if writes else READ)
+                if not lacking:
+                    raise
+                raise KafkaError(error.code, f"{error.message}{lacking}") from error
+
+        timeout_ms = self._cluster.options.delivery_timeout_ms
+        return self._cluster.retrying(attempt, call.name, timeout_ms)
+
+    def _find(self, key: CoordinatorKey) -> int:
+        if key not in self._found:
+            node = self._cluster.call_any(find_coordinator(key))
+            self._cluster.learn_address(node.id, node.host, node.port)
+            self._found[key] = node.id
+        return self._found[key]

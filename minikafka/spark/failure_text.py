@@ -1,4 +1,7 @@
-"""Extraction of the cause from Spark's error texts, which may be pages long, as one line."""
+"""Extraction of the cause from Spark's error texts, which may be pages long, as one line.
+
+The ACL whose lack an error means, in words for the user of a job.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 import sys
 from collections.abc import Iterator
 from typing import Final
+
+from minikafka.kernel.errors import ErrorCode
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _OURS: Final = "minikafka."
@@ -55,3 +60,23 @@ def _raised(lines: list[str]) -> Iterator[str]:
         elif (inside and not line[0].isspace()) or _ERROR.fullmatch(line.strip()):
             inside = False
             yield line.strip()
+
+
+READ: Final = "Read"
+WRITE: Final = "Write"
+SEEN: Final = "Read, or for a sink Write,"  # each of them lets a client see the topic
+
+
+def missing_acl(code: ErrorCode, on_topics: str) -> str:
+    """Return what to append to the message of an error: the ACL that the principal lacks.
+
+    ``on_topics`` is the operation that the failed request needs on its topics. The result is empty
+    if the error does not mean that an ACL is missing."""
+    needed = {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{on_topics} on the topic",
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: "Read on the group",
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Write on a topic, or IdempotentWrite on the "
+        "cluster",
+    }.get(code)
+    return f" (missing ACL: {needed})" if needed else ""

@@ -14,8 +14,7 @@ from minikafka.core.client.consumer.group_calls import offset_commit
 from minikafka.core.client.offsets import GroupMetadata, with_metadata
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import ClientOptions
-from minikafka.spark.cluster import Cluster
-from minikafka.spark.coordinators import BlockingCoordinators
+from minikafka.spark.cluster import BlockingCoordinators, Cluster
 from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.read.offsets import Offsets
 from minikafka.world.real.wall_clock import WallClock

@@ -15,8 +15,7 @@ from minikafka.kernel.client_security import ClientSecurity, OAuthToken
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.client_security import token_endpoint
 from minikafka.network.http_client import MAX_BODY_BYTES, SUCCESSES, TIMEOUT_MS, HttpUrl
-from minikafka.network.oauth_tokens import REFRESH_PART, RETRY_MS
-from minikafka.network.token_endpoint import endpoint_tls
+from minikafka.network.oauth_tokens import REFRESH_PART, RETRY_MS, endpoint_tls
 from minikafka.world.real.tls import client_context
 
 

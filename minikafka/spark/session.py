@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from minikafka.kernel.extras import require
 from minikafka.spark.java import prepare_environment
-from minikafka.spark.shared_environment import fill_shared_environment
+from minikafka.spark.starting import fill_shared_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from typing import Any
 
 from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.testing import looking, moving
+from minikafka.testing import looking
 from minikafka.testing.clients import in_thread
 from minikafka.testing.cluster import AnyCluster, ClusterEvent, Undo, on_cluster
 from minikafka.testing.faults import AddedFaults, AsyncFault, Faults
@@ -131,23 +131,23 @@ class AsyncView:
     @on_cluster
     async def leader(self, topic: str, partition: int = 0) -> int:
         """Return the broker that leads a partition, as soon as there is one."""
-        return await moving.leader_of(self.cluster.clients(), topic, partition)
+        return await looking.leader_of(self.cluster.clients(), topic, partition)
 
     @on_cluster
     async def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make a broker the leader of a partition. If it has no replica, it takes the place of the
         last one."""
-        await moving.move_leader(self.cluster.clients(), topic, partition, broker)
+        await looking.move_leader(self.cluster.clients(), topic, partition, broker)
 
     @on_cluster
     async def coordinator(self, group_id: str) -> int:
         """Return the broker that coordinates a group, whether the group exists or not."""
-        return await moving.coordinator_of(self.cluster.clients(), group_id)
+        return await looking.coordinator_of(self.cluster.clients(), group_id)
 
     @on_cluster
     async def move_coordinator(self, group_id: str, broker: int) -> None:
         """Make a broker the coordinator of a group."""
-        await moving.move_coordinator(self.cluster.clients(), group_id, broker)
+        await looking.move_coordinator(self.cluster.clients(), group_id, broker)
 
     def broker(self, broker: int) -> AsyncBroker:
         """Return the handle of a broker. Raises ValueError if there is none with this id."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minikafka.testing.clients import ClusterClients, in_thread
 from minikafka.testing.cluster import AnyCluster, Undo, Where
 from minikafka.testing.inside.cluster import BrokerEvent, InsideCluster
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.world import RealClock
 
 if TYPE_CHECKING:
     from minikafka.testing.inside.environment_faults import EnvironmentFaults

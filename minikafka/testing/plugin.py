@@ -116,7 +116,7 @@ def minikafka(
     choice = choice_of(request.node)
     name = topic_prefix(request.node.name)
     if choice.where == "simulated":
-        from minikafka.testing.simulated_place import SimulatedPlace
+        from minikafka.testing.simulated import SimulatedPlace
 
         if not inspect.iscoroutinefunction(_function_of(request.node)):
             raise pytest.UsageError("a test in simulated time is a coroutine function: async def")
@@ -145,7 +145,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     view = _view_of(pyfuncitem)
     if view is None or view.where != "simulated":
         return None
-    from minikafka.testing.simulated_place import SimulatedPlace
+    from minikafka.testing.simulated import SimulatedPlace
 
     assert isinstance(view.cluster, SimulatedPlace)
     function = _function_of(pyfuncitem)

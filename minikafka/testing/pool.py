@@ -24,7 +24,7 @@ def start_cluster(choice: ClusterChoice, directory: Callable[[], Path]) -> AnyCl
 
         return InsidePlace.start_brokers(choice.brokers, settings)
     if choice.where == "processes":
-        from minikafka.testing.processes_place import ProcessesPlace
+        from minikafka.testing.processes import ProcessesPlace
 
         return ProcessesPlace(choice.brokers, settings, directory())
     raise NotInThisPlace("blocking", choice.where)

@@ -22,10 +22,8 @@ from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.files import MemoryFiles
 from minikafka.world.memory.links import ClusterLinks, LinkEnd
 from minikafka.world.memory.pausable_clock import PausableClock
-from minikafka.world.real.clock import RealClock
-from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.workers import RealWorkers
+from minikafka.world.real.world import RealClock, RealEntropy, RealWorkers
 
 
 class InsideNetwork(RealNetwork):

@@ -19,11 +19,13 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     SettingGroup,
 )
-from minikafka.kernel.listener_settings import TLS_STORES
-from minikafka.kernel.sasl_settings import SASL_SETTINGS
+from minikafka.kernel.security_settings import (
+    SASL_SETTINGS,
+    TLS_SETTINGS,
+    TLS_STORES,
+    ZOOKEEPER_SECURITY_SETTINGS,
+)
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
-from minikafka.kernel.tls_settings import TLS_SETTINGS
-from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 from scripts.lib import performance_picture
 from scripts.lib.chapters import LEARN, learn
 

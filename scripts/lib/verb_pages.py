@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from minikafka.cli.kafka_form import KAFKA_FORMS
 from minikafka.cli.main import VERBS
+from minikafka.cli.usage import KAFKA_FORMS
 from minikafka.cli.verb_parser import VerbParser
 
 COLUMNS: Final = 100

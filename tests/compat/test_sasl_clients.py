@@ -30,7 +30,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
-from minikafka.core.client.consumer.fetch_request import (
+from minikafka.core.client.consumer.fetch_requests import (
     FETCH_VERSION,
     FetchLimits,
     FetchPosition,
@@ -38,7 +38,7 @@ from minikafka.core.client.consumer.fetch_request import (
     fetched_partitions,
 )
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.sasl_settings import SECURED_HANDLERS
+from minikafka.kernel.security_settings import SECURED_HANDLERS
 from minikafka.spark.client_options import client_options
 from minikafka.spark.connection import BlockingConnection
 from scripts.lib.cluster import free_ports

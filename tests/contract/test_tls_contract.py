@@ -13,7 +13,7 @@ import pytest
 from minikafka.kernel.ports import Listener, World
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings, peer_certificate
 from minikafka.network.channel import Channel
-from minikafka.network.tls_network import TlsNetwork
+from minikafka.network.login_networks import TlsNetwork
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.produce import (

@@ -20,10 +20,12 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     REFUSED_SETTINGS,
 )
-from minikafka.kernel.sasl_settings import SASL_SETTINGS
+from minikafka.kernel.security_settings import (
+    SASL_SETTINGS,
+    TLS_SETTINGS,
+    ZOOKEEPER_SECURITY_SETTINGS,
+)
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
-from minikafka.kernel.tls_settings import TLS_SETTINGS
-from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 from tests.support.sources import PACKAGE, SOURCES, nodes_of
 
 pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources

@@ -40,8 +40,8 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.cluster_state import until

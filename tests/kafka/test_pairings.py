@@ -17,7 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.clients.confluent import offset_of, value_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
+from minikafka.core.client_quota import ANY
 from minikafka.core.purgatory import DelayedOperation
-from minikafka.core.quota.limits import ANY
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.server.broker.purgatories import Reaper

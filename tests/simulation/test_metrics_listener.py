@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from minikafka.cli.processes.broker import register_disk_bytes, register_process
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
-from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
+from minikafka.core.prometheus import Names, TextFormat, exposition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import run_at_once

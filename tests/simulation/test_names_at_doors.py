@@ -14,7 +14,7 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.layout import Array, Field, Struct, WireType, layout_of
 from minikafka.protocol.messages.registry import REQUESTS
-from minikafka.protocol.types import BOOL, STRING, UUID_TYPE, Fixed
+from minikafka.protocol.schema import BOOL, STRING, UUID_TYPE, Fixed
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from minikafka.world.memory.file_tree import Directory
 

@@ -10,8 +10,7 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.learn.playback import Playback
-from minikafka.page.learn.recipe import Recipe, Value
-from minikafka.page.learn.reports import RecipeReport, read_report
+from minikafka.page.learn.recipe import Recipe, RecipeReport, Value, read_report
 from minikafka.testing.simulator.checkers import ElectionChecker, check_at_rest
 from minikafka.testing.simulator.cluster import NotReached, SimCluster
 from minikafka.testing.simulator.faults import (

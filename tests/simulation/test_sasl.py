@@ -18,8 +18,8 @@ from minikafka.client import (
     Producer,
     ProducerConfig,
 )
+from minikafka.core.security.sasl.oauthbearer import unsecured_token
 from minikafka.core.security.sasl.plain import PlainClient
-from minikafka.core.security.sasl.unsecured_jws import unsecured_token
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,

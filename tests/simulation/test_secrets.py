@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, ClientConfig, OAuthToken, Producer, ProducerConfig
+from minikafka.core.security.sasl.oauthbearer import unsecured_token
 from minikafka.core.security.sasl.plain import PlainClient
-from minikafka.core.security.sasl.unsecured_jws import unsecured_token
 from minikafka.core.security.scram_credentials import SCRAM_SHA_512, salted_password
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -22,8 +22,8 @@ from minikafka.cli.main import main
 from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.engine import load_default_engine
 from minikafka.spark.pipeline.project import make_project
-from minikafka.spark.pipeline.short_runs import archive_of
 from minikafka.spark.pipeline.spec import load_spec
+from minikafka.spark.pipeline.triggered import archive_of
 from tests.spark.kafka_side import consume, produce
 from tests.support.clients.places import Cluster
 

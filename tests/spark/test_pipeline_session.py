@@ -275,8 +275,7 @@ def test_an_invalid_definition_is_refused_with_its_place(
 def test_a_range_is_replayed_exactly_once(
     streams: Any, project: Spec, cluster: Cluster, topics: tuple[str, str]
 ) -> None:
-    from minikafka.spark.pipeline.replay import ReplayOrder, replay
-    from minikafka.spark.pipeline.replay_plan import ReplayPlan
+    from minikafka.spark.pipeline.replay import ReplayOrder, ReplayPlan, replay
 
     source, target = topics
     produce(cluster.bootstrap, source, [str(n).encode() for n in range(100)])
@@ -302,7 +301,7 @@ def test_a_range_is_replayed_exactly_once(
 
 @pytest.mark.mission("SPK-4")
 def test_the_tasks_of_a_long_job_are_shown_while_it_runs(streams: Any, tmp_path: Path) -> None:
-    from minikafka.spark.pipeline.job_progress import tasks_shown
+    from minikafka.spark.pipeline.progress import tasks_shown
 
     shown = tmp_path / "shown"
     file = str(shown)

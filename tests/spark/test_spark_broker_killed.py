@@ -15,11 +15,11 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.client.columnar import rows as columnar_rows  # noqa: E402
+from minikafka.client.columnar import partitioning as columnar_rows  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.options import batch_options  # noqa: E402
 from minikafka.spark.read.fetching import RangeReader  # noqa: E402
-from minikafka.spark.read.resolving import batch_ranges  # noqa: E402
+from minikafka.spark.read.planning import batch_ranges  # noqa: E402
 from minikafka.spark.write.exactly_once import Task, commit_batch, write_task  # noqa: E402
 from minikafka.spark.write.write_options import write_options  # noqa: E402
 

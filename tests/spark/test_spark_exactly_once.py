@@ -16,13 +16,13 @@ from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.write.exactly_once import (  # noqa: E402
     PlanChangedError,
+    SinkTransactions,
     Task,
     TaskResult,
     abort_batch,
     commit_batch,
     write_task,
 )
-from minikafka.spark.write.sink_transactions import SinkTransactions  # noqa: E402
 from minikafka.spark.write.write_options import WriteOptions, write_options  # noqa: E402
 
 pytestmark = [
@@ -98,7 +98,7 @@ def test_a_driver_dies_between_two_commits(query: Query) -> None:
     with SparkCluster(query.options.client) as cluster:
         transactions = SinkTransactions(cluster)
         first, _ = query.write(0, 0), query.write(0, 1)
-        from minikafka.spark.write.sink_transactions import Marker
+        from minikafka.spark.write.exactly_once import Marker
 
         marker = Marker(query.topic, 0, 2, first.rows, query.options.plan)
         assert first.producer is not None

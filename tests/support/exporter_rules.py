@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minikafka.core.metrics.object_names import ObjectName
+from minikafka.core.prometheus import ObjectName
 from minikafka.kernel.metrics import QUANTILES, MetricKind
 
 QUANTILE = r"(\d+)thPercentile"

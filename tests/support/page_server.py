@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from minikafka.client.config import ClientConfig
+from minikafka.page.dashboard.app import serve_page
 from minikafka.page.dashboard.context import PageOptions
-from minikafka.page.dashboard.server import serve_page
 from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.world import real_world, run
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from minikafka.cli.kafka_form import ACTIONS, translate
 from minikafka.cli.main import VERBS
+from minikafka.cli.usage import ACTIONS, translate
 from tests.support.sources import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -143,7 +143,7 @@ def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
         "import minikafka.server.node.metrics_listener\n"
         "import minikafka.world.real.zookeeper"
     )
-    assert {"structlog._output", "minikafka.server.storage.cleaner.log_cleaner"} <= loaded
+    assert {"structlog._output", "minikafka.server.storage.log_cleaner"} <= loaded
     assert {"bz2", "lzma", "pickle", "secrets", "shutil", "tempfile", "zlib"} & loaded == set()
     rare = (
         "core.log.compaction_filter", "core.metrics.prometheus", "server.broker.admin.configs",

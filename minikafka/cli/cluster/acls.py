@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.security.acls import (
     CLUSTER_NAME,

@@ -13,8 +13,8 @@ from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import Table
+from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError

@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument, add_json_argument
+from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError

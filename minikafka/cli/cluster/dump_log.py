@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from minikafka.kernel.config import ConfigError
-from minikafka.server.storage.dump.files import UnknownFile
-from minikafka.server.storage.dump.text import (
+from minikafka.server.storage.dump import (
     DumpOptions,
     LogDump,
+    UnknownFile,
     decode_offsets_record,
     decode_text,
     decode_transaction_record,

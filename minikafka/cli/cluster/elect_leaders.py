@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from minikafka.cli.cluster.reassignment_text import parse_partitions
+from minikafka.cli.cluster.reassign import parse_partitions
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.placement import PlacementOutcomes
+from minikafka.core.client.admin.replicas import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 

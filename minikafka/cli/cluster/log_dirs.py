@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.log_dirs import LogDirDescription
+from minikafka.core.client.admin.replicas import LogDirDescription
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
 

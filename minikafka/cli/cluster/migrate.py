@@ -1,29 +1,40 @@
-"""The verb `migrate`: plans and checks a rolling migration between Kafka and minikafka."""
+"""The verb `migrate`: plans and checks a rolling migration between Kafka and minikafka.
+
+Text and commands of the steps of a migration.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from minikafka.cli import output
-from minikafka.cli.cluster import migration_text as text
 from minikafka.cli.cluster.migration_facts import ZOOKEEPER_TIMEOUT_MS, gather, read_directory
-from minikafka.cli.cluster.reassignment_text import reassignment_json
-from minikafka.cli.connect import client_config, run_client
-from minikafka.cli.options import (
+from minikafka.cli.cluster.reassign import reassignment_json
+from minikafka.cli.connect import (
+    add_zookeeper_security_argument,
+    client_config,
+    run_client,
+    zookeeper_security,
+)
+from minikafka.cli.output import Table
+from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import (
     add_action,
     add_bootstrap_argument,
     add_json_argument,
     at_least,
     zookeeper_servers,
 )
-from minikafka.cli.usage import WrongUsage
-from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.client.admin.admin import Admin
 from minikafka.core.migration.checks import NAMES, MigrationFinding, findings, is_safe
 from minikafka.core.migration.facts import (
+    IBP,
+    MESSAGE_FORMAT,
     NEWEST,
     OLDEST,
     ClusterFacts,
@@ -184,7 +195,7 @@ class Report:
         return is_safe(self.found, self.accepted)
 
     def rows(self) -> list[dict[str, Any]]:
-        return [text.finding_row(finding, finding.name in self.accepted) for finding in self.found]
+        return [finding_row(finding, finding.name in self.accepted) for finding in self.found]
 
 
 def _report(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> Report:
@@ -193,14 +204,14 @@ def _report(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> Report
     return Report(step, findings(facts, goal, step), accepted)
 
 
-def _shell(args: argparse.Namespace, goal: Goal) -> text.Shell:
+def _shell(args: argparse.Namespace, goal: Goal) -> Shell:
     options = f"--to {args.to} --way {args.way}"
     if goal.to is Kind.KAFKA:
         options += f" --kafka-version {version_text(goal.kafka_version)}"
     if args.zookeeper is not None:
         options += f" --zookeeper {args.zookeeper}"
     file = getattr(args, "reassignment_json_file", None) or DEFAULT_FILE
-    return text.Shell(args.bootstrap_server, options, file, getattr(args, "throttle", None))
+    return Shell(args.bootstrap_server, options, file, getattr(args, "throttle", None))
 
 
 def show_plan(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> int:
@@ -209,12 +220,10 @@ def show_plan(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> int:
         write_reassignment(args.reassignment_json_file, facts, goal)
     report, shell = _report(args, facts, goal), _shell(args, goal)
     steps = [
-        text.step_row(
-            step, text.step_text(step, facts, goal), text.step_commands(step, facts, goal, shell)
-        )
+        step_row(step, step_text(step, facts, goal), step_commands(step, facts, goal, shell))
         for step in plan(facts, goal)
     ]
-    columns, rows = text.broker_table(facts)
+    columns, rows = broker_table(facts)
     if args.json:
         brokers = [dict(zip(columns, row, strict=True)) for row in rows]
         output.show_json(
@@ -234,7 +243,7 @@ def show_plan(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> int:
         for command in row["commands"]:
             print(f"     {command}")
     if not steps:
-        print(text.step_text(Step(Action.DONE), facts, goal))
+        print(step_text(Step(Action.DONE), facts, goal))
     else:
         print(f"Before each step this must end with exit status 0:\n     {shell.check}")
     return SAFE
@@ -245,7 +254,7 @@ def write_reassignment(path: str, facts: ClusterFacts, goal: Goal) -> None:
     step = next_step(facts, goal)
     if step.action is not Action.REASSIGN:
         raise ConfigError(
-            f"no reassignment is next: {text.step_text(step, facts, goal)} {path} is not written"
+            f"no reassignment is next: {step_text(step, facts, goal)} {path} is not written"
         )
     Path(path).write_text(reassignment_json(targets(facts, goal)) + "\n")
 
@@ -255,10 +264,10 @@ def write_reassignment(path: str, facts: ClusterFacts, goal: Goal) -> None:
 
 def show_check(args: argparse.Namespace, facts: ClusterFacts, goal: Goal) -> int:
     report, shell = _report(args, facts, goal), _shell(args, goal)
-    step = text.step_row(
+    step = step_row(
         report.step,
-        text.step_text(report.step, facts, goal),
-        text.step_commands(report.step, facts, goal, shell),
+        step_text(report.step, facts, goal),
+        step_commands(report.step, facts, goal, shell),
     )
     if args.json:
         output.show_json({"safe": report.safe, "next": step, "findings": report.rows()})
@@ -318,3 +327,143 @@ async def _elect(session: CoordinationSession, clock: Clock, broker_id: int) -> 
         f"broker {broker_id} was not elected within {ELECTION_LIMIT_MS // 1000} s, after "
         f"{elections} elections; try again"
     )
+
+
+NO_THROTTLE: Final = "BYTES"
+
+# How a broker of each kind is started and stopped, on its machine.
+START: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.KAFKA: "kafka-server-start.sh -daemon server.properties",
+        Kind.MINIKAFKA: "minikafka broker --config server.properties",
+    }
+)
+STOP: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.KAFKA: "kafka-server-stop.sh",
+        Kind.MINIKAFKA: "minikafka stop --config server.properties",
+        Kind.UNKNOWN: "kill -TERM PID",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """The options that the printed commands repeat."""
+
+    bootstrap: str
+    options: str  # of migrate: --to, --way, --zookeeper, --kafka-version
+    file: str
+    throttle: int | None
+
+    @property
+    def check(self) -> str:
+        return f"minikafka migrate check --bootstrap-server {self.bootstrap} {self.options}"
+
+
+def step_text(step: Step, facts: ClusterFacts, goal: Goal) -> str:
+    ids = ", ".join(map(str, step.brokers))
+    to = goal.to.value
+    match step.action:
+        case Action.REPLACE:
+            controller = facts.controller in step.brokers
+            last = " It is the controller: the cluster then elects another." if controller else ""
+            return (
+                f"Stop broker {ids} and start {to} with the same server.properties and log.dirs."
+                f"{last}"
+            )
+        case Action.START:
+            kind = to if goal.way is Way.IN_PLACE else "the kind that it had"
+            return f"Broker {ids} has replicas and is not live: start it ({kind})."
+        case Action.ADD:
+            return (
+                f"Start a broker of {to} for each of the brokers {ids}, with a new broker.id and "
+                f"the same zookeeper.connect and {IBP}.{_space(step, facts)}"
+            )
+        case Action.REASSIGN:
+            return f"Move all partitions to the brokers {ids}."
+        case Action.WAIT:
+            return "Wait until the reassignments under way are complete."
+        case Action.STOP:
+            return f"Stop broker {ids}, which has no replica any more."
+        case Action.ELECT:
+            return "Let the preferred replicas lead again."
+        case Action.DONE:
+            return f"Nothing is left to do: all brokers are {to}."
+
+
+def _space(step: Step, facts: ClusterFacts) -> str:
+    """Return a sentence about the disk space that successors of brokers need, if any."""
+    sizes = {b: sum(facts.brokers[b].replica_bytes.values()) for b in step.brokers}
+    told = [f"{size:,} bytes for that of broker {b}" for b, size in sizes.items() if size]
+    return f" Free disk space that they need: {', '.join(told)}." if told else ""
+
+
+def step_commands(step: Step, facts: ClusterFacts, goal: Goal, shell: Shell) -> list[str]:
+    """Return the commands of a step. Those that start and stop a broker run on its machine."""
+    to_brokers = f"--bootstrap-server {shell.bootstrap}"
+    move = f"minikafka reassign {to_brokers} --reassignment-json-file {shell.file}"
+    match step.action:
+        case Action.REPLACE:
+            (broker_id,) = step.brokers
+            broker = facts.brokers.get(broker_id)
+            kind = goal.source if broker is None else broker.kind
+            return [STOP[kind], f"{shell.check} --log-dirs LOG.DIRS", START[goal.to]]
+        case Action.START:
+            return [START[goal.to if goal.way is Way.IN_PLACE else goal.source]]
+        case Action.ADD:
+            return [START[goal.to]]
+        case Action.REASSIGN:
+            throttle = NO_THROTTLE if shell.throttle is None else shell.throttle
+            plan = f"minikafka migrate plan {to_brokers} {shell.options}"
+            return [
+                f"{plan} --reassignment-json-file {shell.file}",
+                f"{move} --execute --throttle {throttle}",
+                f"{move} --verify",
+            ]
+        case Action.WAIT:
+            return [f"minikafka reassign {to_brokers} --list"]
+        case Action.STOP:
+            return [STOP[goal.source]]
+        case Action.ELECT:
+            which = "--election-type preferred --all-topic-partitions"
+            return [f"minikafka elect-leaders {to_brokers} {which}"]
+        case Action.DONE:
+            return []
+
+
+def broker_table(facts: ClusterFacts) -> Table:
+    """Kind, role, leaders, replicas, protocol and message format of each broker."""
+    columns = (
+        *("broker", "kind", "release", "address", "controller"),
+        *("leaders", "replicas", "protocol", "message_format"),
+    )
+    views = facts.partitions.values()
+    rows = [
+        (
+            *(broker_id, broker.kind.value, broker.release, broker.address),
+            "yes" if broker_id == facts.controller else "",
+            sum(view.leader == broker_id for view in views),
+            sum(broker_id in view.replicas for view in views),
+            *(broker.settings.get(IBP, ""), broker.settings.get(MESSAGE_FORMAT, "")),
+        )
+        for broker_id, broker in sorted(facts.brokers.items())
+    ]
+    return columns, rows
+
+
+def finding_row(finding: MigrationFinding, accepted: bool) -> dict[str, Any]:
+    if accepted:
+        weight = "accepted"
+    else:
+        weight = "blocks" if finding.blocks else "warns"
+    return {"finding": finding.name, "weight": weight, "text": finding.text}
+
+
+def step_row(step: Step, text: str, commands: list[str]) -> dict[str, Any]:
+    return {
+        "step": step.action.value,
+        "brokers": list(step.brokers),
+        "text": text,
+        "commands": commands,
+    }

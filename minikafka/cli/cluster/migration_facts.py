@@ -10,7 +10,7 @@ from typing import Final
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.broker_calls import call_broker
 from minikafka.core.client.admin.configs import ConfigValue
-from minikafka.core.client.admin.log_dirs import LogDirDescription
+from minikafka.core.client.admin.replicas import LogDirDescription
 from minikafka.core.client.admin.topics import describe_topics
 from minikafka.core.client.cluster_view import Node, PartitionView
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource, ResourceType

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import show
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.quotas import ANY_NAME, AnyName, DescribedQuota, EntityNames
+from minikafka.core.client.admin.configs import ANY_NAME, AnyName, DescribedQuota, EntityNames
 from minikafka.core.security.client_quotas import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER
 from minikafka.kernel.config import ConfigError
 

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.delegation_tokens import SecretToken
+from minikafka.core.client.admin.security import SecretToken
 from minikafka.core.security.delegation_tokens import MAX_TIMESTAMP_MS
 from minikafka.kernel.principals import Principal, parse_principal
 

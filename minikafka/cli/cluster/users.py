@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.scram_credentials import ScramIterations
+from minikafka.core.client.admin.security import ScramIterations
 from minikafka.core.security.scram_credentials import (
     MAX_ITERATIONS,
     MECHANISMS,

@@ -7,14 +7,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from minikafka.cli.connect import run_client
-from minikafka.cli.options import zookeeper_servers
-from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
+from minikafka.cli.connect import add_zookeeper_security_argument, run_client, zookeeper_security
+from minikafka.cli.verb_parser import zookeeper_servers
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 from minikafka.kernel.zookeeper_security import open_acl
-from minikafka.server.zookeeper.acl_conversion import missing_roots, replace_acls
-from minikafka.server.zookeeper.znode_acls import secure_acl
+from minikafka.server.zookeeper.znode_acls import missing_roots, replace_acls, secure_acl
 
 DONE, REFUSED = 0, 1
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_client
-from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.transactions import (
     NO_TRANSACTION,

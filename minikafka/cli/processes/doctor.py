@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from minikafka.cli.options import add_json_argument
 from minikafka.cli.output import show
 from minikafka.cli.processes.embedded_zookeeper import (
     ZookeeperError,
@@ -20,6 +19,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     find_java,
     jar_folders,
 )
+from minikafka.cli.verb_parser import add_json_argument
 from minikafka.kernel.compiled import build_name
 from minikafka.kernel.extras import EXTRAS, pip_command
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
+from minikafka.cli.verb_parser import add_pairs_argument, at_least
 
 if TYPE_CHECKING:
     from minikafka.testing.inside.cluster import InsideCluster

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka.cli.options import at_least
 from minikafka.cli.stopping import STOP_SIGNALS
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import at_least
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 

@@ -8,9 +8,9 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli.options import at_least
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import at_least
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
@@ -90,8 +90,7 @@ def opened(args: argparse.Namespace) -> dict[str, Any]:
 def opened_recipe(file: str) -> dict[str, Any]:
     """Return the link of the recipe in a file, and the time that it wants to be shown at. Raises
     ConfigError."""
-    from minikafka.page.learn.recipe import RecipeError
-    from minikafka.page.learn.reports import read_report
+    from minikafka.page.learn.recipe import RecipeError, read_report
 
     try:
         text = _text_of(file)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minikafka.cli.connect import client_config
-from minikafka.cli.options import add_bootstrap_argument, at_least
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_bootstrap_argument, at_least
 from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.extras import require

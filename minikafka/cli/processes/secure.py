@@ -8,9 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from minikafka.cli.options import pairs, zookeeper_servers
-from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
+from minikafka.cli.secured.folder import PRIVATE_UMASK, write_private
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import pairs, zookeeper_servers
 from minikafka.client.config import parse_bootstrap_servers
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError

@@ -9,10 +9,10 @@ import signal
 from pathlib import Path
 
 from minikafka.cli.connect import run_client
-from minikafka.cli.options import add_pairs_argument
 from minikafka.cli.processes.broker import load_config
 from minikafka.cli.processes.pid_file import Holder
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_pairs_argument
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Clock
 from minikafka.server.node.config_views import log_dirs

@@ -7,9 +7,9 @@ import asyncio
 from pathlib import Path
 
 from minikafka.cli.connect import client_config
-from minikafka.cli.options import at_least
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import at_least
 from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
+    from minikafka.page.dashboard.app import serve_page
     from minikafka.page.dashboard.context import PageOptions
-    from minikafka.page.dashboard.server import serve_page
     from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world
 

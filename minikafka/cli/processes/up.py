@@ -1,4 +1,7 @@
-"""The verb `up`: supervises a ZooKeeper and N brokers in the foreground, as one small cluster."""
+"""The verb `up`: supervises a ZooKeeper and N brokers in the foreground, as one small cluster.
+
+Reports of full disks to the user of `minikafka up`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ import datetime
 import errno
 import os
 import shlex
+import shutil
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from minikafka.cli.options import add_pairs_argument, at_least, zookeeper_servers
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, complain, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import (
@@ -26,8 +29,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     jar_folders,
     server_status,
 )
-from minikafka.cli.processes.full_disks import FullDisks, free_bytes
-from minikafka.cli.processes.registry_beside import (
+from minikafka.cli.processes.registry import (
     PORT_HINT,
     RegistryProcess,
     add_registry_argument,
@@ -35,22 +37,62 @@ from minikafka.cli.processes.registry_beside import (
 )
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.processes.zookeeper import add_heap_argument
-from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
+from minikafka.cli.secured.folder import PRIVATE_UMASK, write_private
 from minikafka.cli.standard_streams import changes_completed
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import add_pairs_argument, at_least, zookeeper_servers
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import how_to_get, missing_modules, require
 from minikafka.kernel.listeners import DEBUG_LISTENER
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 
 if TYPE_CHECKING:
     from minikafka.cli.processes.page import PageProcess
     from minikafka.cli.secured.folder import SecurityFolder
     from minikafka.page.dashboard.acting.supervision import Greeting
     from minikafka.testing.inside.cluster import InsideCluster
+
+
+# A disk counts as full below the first limit of free bytes, and has room again from the second one
+# on: a disk near one limit must not be reported again and again.
+FULL_BYTES: Final = 1 << 20
+ROOM_BYTES: Final = 8 << 20
+
+
+class FullDisks:
+    """Calls ``report`` once when a disk becomes full, and once when it has room again."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._full: set[str] = set()
+
+    def update(self, free: Mapping[str, int]) -> None:
+        """``free`` has the number of free bytes of each disk, by the path of a directory on it."""
+        for path, free_bytes in free.items():
+            if free_bytes < FULL_BYTES and path not in self._full:
+                self._full.add(path)
+                self._report(
+                    f"the disk of {path} is full: brokers refuse records until there is room, and "
+                    "brokers or ZooKeeper may exit"
+                )
+            elif free_bytes >= ROOM_BYTES and path in self._full:
+                self._full.remove(path)
+                self._report(f"the disk of {path} has room again; start what has exited")
+
+
+def free_bytes(paths: Iterable[str]) -> dict[str, int]:
+    """Return the free bytes of each disk, by the first of its paths that exists."""
+    found: dict[int, tuple[str, int]] = {}
+    for path in paths:
+        try:
+            found.setdefault(os.stat(path).st_dev, (path, shutil.disk_usage(path).free))
+        except OSError:
+            continue  # not created as yet, or the disk does not respond
+    return dict(found.values())
+
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60

@@ -8,7 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-from minikafka.cli.options import at_least
 from minikafka.cli.processes.embedded_zookeeper import (
     HEAP_MB,
     SMALLEST_HEAP_MB,
@@ -20,6 +19,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     run_foreground,
 )
 from minikafka.cli.processes.zookeeper_security import CredentialsError, server_security
+from minikafka.cli.verb_parser import at_least
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

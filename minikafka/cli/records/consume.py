@@ -9,14 +9,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from minikafka.cli.client_properties import command_config, with_properties
-from minikafka.cli.connect import bare_client_config, check_answered, run_client
-from minikafka.cli.options import (
-    add_bootstrap_argument,
-    add_json_argument,
-    add_pairs_argument,
-    at_least,
-    pairs,
+from minikafka.cli.connect import (
+    bare_client_config,
+    check_answered,
+    command_config,
+    run_client,
+    with_properties,
 )
 from minikafka.cli.records.record_text import (
     FORMATTER_PROPERTIES,
@@ -25,6 +23,13 @@ from minikafka.cli.records.record_text import (
     record_line,
 )
 from minikafka.cli.usage import WrongUsage
+from minikafka.cli.verb_parser import (
+    add_bootstrap_argument,
+    add_json_argument,
+    add_pairs_argument,
+    at_least,
+    pairs,
+)
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition

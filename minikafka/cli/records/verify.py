@@ -6,14 +6,14 @@ import argparse
 import sys
 
 from minikafka.cli.connect import client_config, run_client
-from minikafka.cli.options import (
+from minikafka.cli.output import show_json
+from minikafka.cli.stopping import call_once_when_asked_to_stop
+from minikafka.cli.verb_parser import (
     add_bootstrap_argument,
     add_json_argument,
     add_pairs_argument,
     pairs,
 )
-from minikafka.cli.output import show_json
-from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.kernel.ports import World
 from minikafka.testing.verify.run import Progress, Run, RunConfig
 

@@ -18,7 +18,7 @@ from minikafka.core.security.acls import (
     PermissionType,
     ResourcePattern,
 )
-from minikafka.core.security.entity_names import sanitized
+from minikafka.core.security.client_quotas import sanitized
 from minikafka.core.security.scram_credentials import (
     MIN_ITERATIONS,
     SCRAM_SHA_512,

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
-from minikafka.client.coordinators import Coordinators, look_up_coordinator
-from minikafka.client.session import ClusterSession
+from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
 from minikafka.core.client.admin import groups as calls
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
 from minikafka.core.client.calls import CoordinatorCall

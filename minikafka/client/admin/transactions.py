@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
-from minikafka.client.coordinators import look_up_coordinator
-from minikafka.client.session import ClusterSession
+from minikafka.client.session import ClusterSession, look_up_coordinator
 from minikafka.core.client.admin import transactions as calls
 from minikafka.core.client.admin.transactions import (
     ProducerDescription,

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.fetcher import Fetcher, FetcherConfig
-from minikafka.client.consumer.group_consumer import GroupConsumer
-from minikafka.client.consumer.group_offsets import CommitFailedError
+from minikafka.client.consumer.group_consumer import CommitFailedError, GroupConsumer
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.consumer.fetched import BatchRun, ConsumerRecord
+from minikafka.core.client.consumer.fetched import BatchRun, ConsumerRecord, ConsumerRecords
 from minikafka.core.client.consumer.positions import Positions
-from minikafka.core.client.consumer.record_list import ConsumerRecords
 from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -11,15 +11,15 @@ from minikafka.client.consumer.truncation import TruncationCheck
 from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.consumer.fetch_request import (
+from minikafka.core.client.consumer.fetch_requests import (
     FETCH_VERSION,
     FetchLimits,
+    SessionFetches,
     is_fetched_again,
 )
 from minikafka.core.client.consumer.fetched import Convert, FetchedChunk
 from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.consumer.read_replicas import ReadReplicas
-from minikafka.core.client.consumer.session_fetches import SessionFetches
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from minikafka.client.connections import SECOND_CONNECTION
-from minikafka.client.coordinators import look_up_coordinator
-from minikafka.client.session import ClusterSession
+from minikafka.client.session import ClusterSession, look_up_coordinator
 from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call

@@ -12,8 +12,12 @@ import pyarrow.compute as pc
 from minikafka.client.columnar.columns import number_column
 from minikafka.client.columnar.decode import record_schema
 from minikafka.client.columnar.encode import encode_runs
-from minikafka.client.columnar.partitioning import partitions_of_keys
-from minikafka.client.columnar.rows import CHUNK_ROWS, chunks_of, rows_by_partition
+from minikafka.client.columnar.partitioning import (
+    CHUNK_ROWS,
+    chunks_of,
+    partitions_of_keys,
+    rows_by_partition,
+)
 from minikafka.client.columnar.varints import Ints
 from minikafka.core.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, EncodedRun
 

@@ -10,10 +10,9 @@ from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.session import ClusterSession
 from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch
-from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.calls import new_producer_id, produce
 from minikafka.core.client.producer.producer_batch import RunBatch
 from minikafka.core.client.producer.sequences import BatchOutcome, Sequences
-from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TypeVar
 
-from minikafka.client.coordinators import Coordinators
-from minikafka.client.session import ClusterSession
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.core.client.producer.sequences import Sequences
-from minikafka.core.client.producer.transaction_calls import (
+from minikafka.core.client.producer.calls import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER,
     TransactionalProducer,
@@ -23,6 +21,7 @@ from minikafka.core.client.producer.transaction_calls import (
     init_producer_id,
     txn_offset_commit,
 )
+from minikafka.core.client.producer.sequences import Sequences
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey

@@ -3,16 +3,23 @@
 A function in a module of this package builds each call; the asyncio client, the Spark connector and
 the simulator only carry calls out, so a request is built and its errors are read in one place. The
 type of a call says which broker gets it: any, a coordinator, the controller or a leader.
+
+The FindCoordinator call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from minikafka.protocol.schema import Message
 
 K = TypeVar("K")
@@ -123,3 +130,18 @@ def raise_gravest(errors: Iterable[KafkaError | None]) -> None:
     found = [error for error in errors if error is not None]
     if found:
         raise next((error for error in found if not error.retriable), found[0])
+
+
+_ONE_KEY_VERSION: Final = 3  # later versions name several keys in a request
+
+
+def find_coordinator(coordinator: CoordinatorKey) -> Call[Node]:
+    """Build the FindCoordinator call for a group or a transactional id. Any broker serves it."""
+
+    def read(response: FindCoordinatorResponse) -> Node:
+        message = response.error_message or f"coordinator of {coordinator.key}"
+        raise_for(response.error_code, message)
+        return Node(response.node_id, response.host, response.port)
+
+    request = FindCoordinatorRequest(coordinator.key, coordinator.type)
+    return Call(request, read, _ONE_KEY_VERSION)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, InTransaction, RespondError
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group, GroupState
+from minikafka.core.coordinator_shard import (
+    CoordinatorAppend,
+    InTransaction,
+    RespondError,
+    in_batches,
+)
+from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.rebalance import session_timer
 from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
-from minikafka.core.group.responses import UNKNOWN_MEMBER, current_member_error
 from minikafka.core.group.result import (
+    UNKNOWN_MEMBER,
     GroupAppend,
     GroupDeletion,
     GroupResult,
     OffsetCommit,
     OffsetDeletion,
     RespondOffsets,
+    current_member_error,
 )
-from minikafka.core.tombstones import in_batches
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.member import ClassicGroupMember
+from minikafka.core.group.group import ClassicGroupMember, Group, GroupState
 from minikafka.core.group.records import CommittedOffset
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from minikafka.core.coordinator_shard import CoordinatorAppend
-from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.member import ClassicGroupMember, Protocols, RespondJoin
+from minikafka.core.group.group import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    ClassicGroupMember,
+    Group,
+    GroupConfig,
+    GroupState,
+    Protocols,
+    RespondJoin,
+)
 from minikafka.core.group.rebalance import (
     current_assignments,
     fail_parked_requests,
@@ -15,18 +21,16 @@ from minikafka.core.group.rebalance import (
     prepare_rebalance,
     session_timer,
 )
-from minikafka.core.group.responses import (
-    UNKNOWN_MEMBER,
-    current_member_error,
-    join_error,
-    join_response,
-)
 from minikafka.core.group.result import (
+    UNKNOWN_MEMBER,
     CheckHeartbeat,
     CheckJoin,
     GroupResult,
     HeartbeatTimer,
     StaticMemberReplacement,
+    current_member_error,
+    join_error,
+    join_response,
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Eviction, Group, GroupState
+from minikafka.core.group.group import Eviction, Group, GroupConfig, GroupState
 from minikafka.core.group.rebalance import (
     remove_and_rebalance,
     remove_pending,
     session_timer,
 )
-from minikafka.core.group.responses import UNKNOWN_MEMBER, current_member_error
-from minikafka.core.group.result import GroupResult, HeartbeatTimer
+from minikafka.core.group.result import (
+    UNKNOWN_MEMBER,
+    GroupResult,
+    HeartbeatTimer,
+    current_member_error,
+)
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 

@@ -13,27 +13,30 @@ from minikafka.core.group.committing import (
     delete_offsets,
     expire,
 )
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.group import (
+    ClassicGroupMember,
+    Group,
+    GroupConfig,
+    GroupState,
+    RespondJoin,
+    RespondSync,
+)
 from minikafka.core.group.joining import JoinFacts, Joining, replacement_stored
 from minikafka.core.group.liveness import heartbeat, heartbeat_expired, leave
-from minikafka.core.group.member import ClassicGroupMember, RespondJoin, RespondSync
 from minikafka.core.group.rebalance import (
+    SyncFacts,
+    assignments_stored,
     complete_join,
     fail_parked_requests,
     initial_join_over,
     prepare_rebalance,
     session_timer,
+    sync,
     sync_expired,
 )
 from minikafka.core.group.records import GroupRecord, GroupStored, OffsetCommitted
-from minikafka.core.group.responses import (
-    UNKNOWN_MEMBER,
-    join_error,
-    offset_write_error,
-    sync_error,
-)
 from minikafka.core.group.result import (
+    UNKNOWN_MEMBER,
     AssignmentUpdate,
     CheckHeartbeat,
     CheckJoin,
@@ -52,8 +55,10 @@ from minikafka.core.group.result import (
     RespondOffsets,
     StaticMemberReplacement,
     SyncTimer,
+    join_error,
+    offset_write_error,
+    sync_error,
 )
-from minikafka.core.group.syncing import SyncFacts, assignments_stored, sync
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse

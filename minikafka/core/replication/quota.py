@@ -1,8 +1,13 @@
-"""A limit on the bytes per second of replication, measured over a sliding window (KIP-73)."""
+"""A limit on the bytes per second of replication, measured over a sliding window (KIP-73).
+
+The throttled replicas of a topic, parsed from its configuration (KIP-73).
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 
@@ -116,3 +121,32 @@ class ReplicationQuota:
     def bytes_per_second(self, now_ms: int) -> float:
         """Return the measured rate; 0 while no limit is set, since nothing is measured then."""
         return self._rate.per_second(now_ms) if self.limited else 0.0
+
+
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """The value of ``leader.replication.throttled.replicas`` or of
+    ``follower.replication.throttled.replicas``: (partition, broker id) of each throttled replica,
+    or all replicas if ``everywhere``."""
+
+    replicas: frozenset[tuple[int, int]] = frozenset()
+    everywhere: bool = False
+
+    @classmethod
+    def parse(cls, items: Iterable[str]) -> ThrottledReplicas:
+        """Parse the items of the list: ``partition:broker`` or ``*``. The configuration has
+        validated them already."""
+        listed = tuple(items)
+        if ALL in listed:
+            return cls(everywhere=True)
+        pairs = (item.split(":") for item in listed)
+        return cls(frozenset((int(partition), int(broker)) for partition, broker in pairs))
+
+    def includes(self, partition: int, broker_id: int) -> bool:
+        return self.everywhere or (partition, broker_id) in self.replicas
+
+
+NO_REPLICAS: Final = ThrottledReplicas()

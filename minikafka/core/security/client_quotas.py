@@ -3,6 +3,8 @@
 An entity is a mapping of its types (``user``, ``client-id``, ``ip``) to names; the name None is the
 default entity. The quotas of a user, of a client id and of both together are three entities.
 Kafka's ``ZkAdminManager`` and ``DynamicConfig`` have the same rules and error messages.
+
+The names of users, client ids and IP addresses as names of znodes (Kafka's ``Sanitizer``).
 """
 
 from __future__ import annotations
@@ -10,12 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
+from urllib.parse import quote, unquote_plus
 
-from minikafka.core.security.entity_names import DEFAULT_NAME, sanitized
 from minikafka.core.security.scram_credentials import MECHANISMS
 from minikafka.kernel.config import ConfigType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+
+DEFAULT_NAME = "<default>"  # the znode of the default entity, whose name is None on the wire
+
+
+def sanitized(name: str | None) -> str:
+    """Return the URL-encoded name. A blank becomes ``%20``; ``-``, ``_`` and ``.`` stay."""
+    if name is None:
+        return DEFAULT_NAME
+    encoded = quote(name, safe="-._", encoding="utf-8", errors="replace")
+    return encoded.replace("~", "%7E")
+
+
+def desanitized(znode: str) -> str | None:
+    """Return the name from which ``sanitized`` made this text."""
+    return None if znode == DEFAULT_NAME else unquote_plus(znode)
+
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 

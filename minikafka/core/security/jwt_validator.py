@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from minikafka.core.security.sasl.oauthbearer import BearerToken, TokenRefusal
-from minikafka.core.security.sasl.unsecured_jws import (
+from minikafka.core.security.sasl.oauthbearer import (
+    BearerToken,
+    TokenRefusal,
     json_object,
     milliseconds,
     number_claim,

@@ -10,8 +10,8 @@ from minikafka.core.coordinator_shard import (
     CoordinatorResult,
     CoordinatorShard,
     RespondError,
+    in_batches,
 )
-from minikafka.core.tombstones import in_batches
 from minikafka.core.transaction import records
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import (

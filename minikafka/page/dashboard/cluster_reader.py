@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin import groups as group_calls
-from minikafka.core.client.admin import placement
+from minikafka.core.client.admin import replicas
 from minikafka.core.client.admin import transactions as transaction_calls
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
 from minikafka.core.client.admin.transactions import TransactionDescription, TransactionListing
@@ -257,7 +257,7 @@ class ClusterReader:
         controller = self.view.controller_id
         if controller not in self.view.nodes:
             return {}
-        call = placement.list_partition_reassignments(None, TIMEOUT_MS)
+        call = replicas.list_partition_reassignments(None, TIMEOUT_MS)
         return await self._try("ListPartitionReassignments", controller, call, errors) or {}
 
     # ------------------------------------------------------------------------------------- inside

@@ -1,4 +1,7 @@
-"""What the routes of the page have in common."""
+"""What the routes of the page have in common.
+
+The error that a route raises to respond with one sentence.
+"""
 
 from __future__ import annotations
 
@@ -79,3 +82,12 @@ class PageContext:
         """Show this topic for a while, whatever its name."""
         if self.cluster is not None:
             self.cluster.follow.watch(topic)
+
+
+class HttpError(Exception):
+    """Becomes a response with ``status`` and the JSON ``{"error": sentence}``."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from minikafka.core.client.consumer.record_list import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 
 MOST_RECORDS: Final = 1_000  # of one response
 DEFAULT_RECORDS: Final = 100

@@ -17,13 +17,12 @@ from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.client.producer.producer import Producer, ProducerConfig
-from minikafka.core.client.consumer.record_list import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.acting.acts_api import body
-from minikafka.page.dashboard.context import PageContext, ShownCluster
-from minikafka.page.dashboard.errors import HttpError
+from minikafka.page.dashboard.context import HttpError, PageContext, ShownCluster
 from minikafka.page.dashboard.record_reads import (
     CSV_COLUMNS,
     MOST_BYTES,

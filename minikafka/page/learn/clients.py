@@ -19,9 +19,9 @@ from minikafka.client import (
 from minikafka.client.connections import Connections
 from minikafka.client.producer.sender import RecordMetadata
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
-from minikafka.core.client.producer.produce_call import ProduceCall, produce
+from minikafka.core.client.producer.calls import ProduceCall, produce
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errno_names import with_errno_names
+from minikafka.kernel.disk_errors import with_errno_names
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name

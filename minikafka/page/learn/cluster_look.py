@@ -46,7 +46,7 @@ from minikafka.protocol.messages.describe_transactions import DescribeTransactio
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.node.broker import BrokerNode
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes import (
     ClusterIdZnode,
     ControllerZnode,

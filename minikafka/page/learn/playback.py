@@ -14,8 +14,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.page.learn.actions import Stagehand, check_action
 from minikafka.page.learn.messages import MessageLog, WireMessage
-from minikafka.page.learn.recipe import MAX_US, Recipe, RecipeError, Value
-from minikafka.page.learn.reports import RecipeReport
+from minikafka.page.learn.recipe import MAX_US, Recipe, RecipeError, RecipeReport, Value
 from minikafka.testing.simulator.cluster import SETTINGS, LogEvent, SimCluster
 from minikafka.world.sim.loop import START_US
 

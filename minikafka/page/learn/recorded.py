@@ -14,8 +14,15 @@ from typing import Final, NamedTuple
 
 from minikafka.kernel.ports import NoNode
 from minikafka.page.learn.playback import checked_settings
-from minikafka.page.learn.recipe import MAX_ACTIONS, MAX_US, Recipe, RecipeError, TimedAction, Value
-from minikafka.page.learn.reports import RecipeReport
+from minikafka.page.learn.recipe import (
+    MAX_ACTIONS,
+    MAX_US,
+    Recipe,
+    RecipeError,
+    RecipeReport,
+    TimedAction,
+    Value,
+)
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.znodes import TopicZnode
 from minikafka.testing.simulator.cluster import SETTINGS, SimCluster

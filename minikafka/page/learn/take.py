@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errno_names import with_errno_names
+from minikafka.kernel.disk_errors import with_errno_names
 from minikafka.kernel.metrics import Metrics
 from minikafka.page.dashboard.messages import EntityKey, Facts, Message
 from minikafka.page.learn.actions import MAX_TIMERS

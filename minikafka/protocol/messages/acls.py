@@ -12,8 +12,18 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE, Level, Places
-from minikafka.protocol.schema import LOOK_UPS, ORDINARY, In, Message, request, response
-from minikafka.protocol.types import Int8, Int16, Int32, String
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    ORDINARY,
+    In,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 LITERAL = 3  # the pattern type of every resource before version 1
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import ORDINARY, Message, request, response
-from minikafka.protocol.types import Int16, Int32, Int64
+from minikafka.protocol.schema import ORDINARY, Int16, Int32, Int64, Message, request, response
 
 
 @dataclass(slots=True)

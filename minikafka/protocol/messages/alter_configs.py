@@ -7,8 +7,17 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Places, resources
-from minikafka.protocol.schema import MANY, Message, request, response
-from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
+from minikafka.protocol.schema import (
+    MANY,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,15 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import PARTITION_ERRORS, TOPIC_PARTITIONS, Places, topic_partitions
-from minikafka.protocol.schema import WHOLE_CLUSTER, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String
+from minikafka.protocol.schema import (
+    WHOLE_CLUSTER,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

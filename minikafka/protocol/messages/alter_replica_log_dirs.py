@@ -7,8 +7,7 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Level, Places, topic_partitions
-from minikafka.protocol.schema import ORDINARY, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String
+from minikafka.protocol.schema import ORDINARY, Int16, Int32, Message, String, request, response
 
 
 @dataclass(slots=True)

@@ -9,8 +9,17 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import In, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    Bool,
+    In,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

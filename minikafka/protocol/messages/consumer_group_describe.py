@@ -9,8 +9,17 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_groups import AUTHORIZED_OPERATIONS_OMITTED
 from minikafka.protocol.places import Level, Places
-from minikafka.protocol.schema import LOOK_UPS, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

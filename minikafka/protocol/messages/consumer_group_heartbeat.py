@@ -8,8 +8,16 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import IN_GROUP
-from minikafka.protocol.schema import ORDINARY, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String, Uuid
+from minikafka.protocol.schema import (
+    ORDINARY,
+    Int16,
+    Int32,
+    Message,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -10,8 +10,7 @@ from dataclasses import field
 from typing import Annotated, Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.schema import In, Message, data
-from minikafka.protocol.types import Bytes, Int32, String
+from minikafka.protocol.schema import Bytes, In, Int32, Message, String, data
 
 PROTOCOL_TYPE: Final = "consumer"
 

@@ -8,8 +8,17 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import ORDINARY, In, Message, request, response
-from minikafka.protocol.types import Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    ORDINARY,
+    In,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

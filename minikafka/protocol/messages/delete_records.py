@@ -7,8 +7,7 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import TOPIC_PARTITIONS, Places
-from minikafka.protocol.schema import MANY, Message, request, response
-from minikafka.protocol.types import Int16, Int32, Int64, String
+from minikafka.protocol.schema import MANY, Int16, Int32, Int64, Message, String, request, response
 
 
 @dataclass(slots=True)

@@ -9,8 +9,17 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Level, Places
-from minikafka.protocol.schema import MANY, In, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String, Uuid
+from minikafka.protocol.schema import (
+    MANY,
+    In,
+    Int16,
+    Int32,
+    Message,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

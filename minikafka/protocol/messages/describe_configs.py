@@ -8,8 +8,18 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Places, resources
-from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
-from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    Bool,
+    In,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -8,8 +8,18 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Level, Places
-from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
-from minikafka.protocol.types import Bool, Bytes, Int16, Int32, String
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    Bool,
+    Bytes,
+    In,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 

@@ -7,8 +7,16 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Level, Places
-from minikafka.protocol.schema import LOOK_UPS, Message, request, response
-from minikafka.protocol.types import Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import IN_TRANSACTION
-from minikafka.protocol.schema import ORDINARY, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    ORDINARY,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import ORDINARY, Message, request, response
-from minikafka.protocol.types import Bytes, Int16
+from minikafka.protocol.schema import ORDINARY, Bytes, Int16, Message, request, response
 
 
 @dataclass(slots=True)

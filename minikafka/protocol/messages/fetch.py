@@ -9,8 +9,19 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Addresses, Places, topic_partitions
-from minikafka.protocol.schema import In, Message, request, response
-from minikafka.protocol.types import Int8, Int16, Int32, Int64, Records, String, Uuid
+from minikafka.protocol.schema import (
+    In,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Records,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -8,8 +8,17 @@ from typing import Annotated, Final
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Addresses, Level, Places
-from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
-from minikafka.protocol.types import Int8, Int16, Int32, String
+from minikafka.protocol.schema import (
+    LOOK_UPS,
+    In,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    String,
+    request,
+    response,
+)
 
 _NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
 

@@ -9,8 +9,20 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
-from minikafka.protocol.types import Bool, Int8, Int16, Int32, Int64, String, Uuid
+from minikafka.protocol.schema import (
+    WHOLE_CLUSTER,
+    Bool,
+    In,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -8,8 +8,7 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import IN_GROUP
-from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String
+from minikafka.protocol.schema import LOOK_UPS, In, Int16, Int32, Message, String, request, response
 
 
 @dataclass(slots=True)

@@ -9,8 +9,18 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Addresses, Level, Places
-from minikafka.protocol.schema import MANY, In, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
+from minikafka.protocol.schema import (
+    MANY,
+    Bool,
+    In,
+    Int16,
+    Int32,
+    Message,
+    String,
+    Uuid,
+    request,
+    response,
+)
 
 AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 

@@ -8,8 +8,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import PARTITION_ERRORS, TOPIC_PARTITIONS, Places
-from minikafka.protocol.schema import MANY, Message, request, response
-from minikafka.protocol.types import Int16, Int32, String
+from minikafka.protocol.schema import MANY, Int16, Int32, Message, String, request, response
 
 
 @dataclass(slots=True)

@@ -14,8 +14,18 @@ from minikafka.protocol.places import (
     Places,
     topic_partitions,
 )
-from minikafka.protocol.schema import MANY, In, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    MANY,
+    Bool,
+    In,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 _GROUPS = Level("groups", "group_id", "group")
 _REQUESTED = topic_partitions(partitions="partition_indexes", index="")

@@ -11,8 +11,17 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import ORDINARY, In, Message, request, response
-from minikafka.protocol.types import Bytes, Int16, Int64, String
+from minikafka.protocol.schema import (
+    ORDINARY,
+    Bytes,
+    In,
+    Int16,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -11,8 +11,7 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions
-from minikafka.protocol.schema import In, Message, data
-from minikafka.protocol.types import Int32
+from minikafka.protocol.schema import In, Int32, Message, data
 
 
 @dataclass(slots=True)

@@ -8,8 +8,18 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import WHOLE
-from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
-from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    WHOLE_CLUSTER,
+    Bool,
+    In,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.schema import Message, data
-from minikafka.protocol.types import Int8, Int16, Int32, Int64, String
+from minikafka.protocol.schema import Int8, Int16, Int32, Int64, Message, String, data
 
 
 @dataclass(slots=True)

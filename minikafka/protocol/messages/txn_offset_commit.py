@@ -8,8 +8,17 @@ from typing import Annotated
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import TOPIC_PARTITIONS, Places
-from minikafka.protocol.schema import MANY, In, Message, request, response
-from minikafka.protocol.types import Int16, Int32, Int64, String
+from minikafka.protocol.schema import (
+    MANY,
+    In,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    request,
+    response,
+)
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import FetchedOffset
+from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
-from minikafka.core.group.member import RespondJoin, RespondSync
+from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondOffsets
-from minikafka.core.group.syncing import SyncFacts
 from minikafka.core.transaction.result import Initialized
 from minikafka.kernel.cluster import (
     ElectionType,

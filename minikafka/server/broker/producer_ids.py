@@ -14,7 +14,7 @@ from minikafka.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from minikafka.server.broker.node_to_controller import NodeToController
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 # Allocates the next block. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, which clients retry, or

@@ -13,17 +13,18 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from minikafka.core.quota.client_quota import (
+from minikafka.core.client_quota import (
+    Account,
     ClientQuota,
     Metered,
     MutationQuota,
+    RateConfig,
+    SampledRate,
+    TokenBucket,
     take_permissively,
     take_strictly,
 )
-from minikafka.core.quota.limits import Account
-from minikafka.core.quota.rates import RateConfig, SampledRate, TokenBucket
-from minikafka.core.security.client_quotas import CLIENT_KEYS
-from minikafka.core.security.entity_names import sanitized
+from minikafka.core.security.client_quotas import CLIENT_KEYS, sanitized
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics

@@ -10,7 +10,7 @@ from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import CoordinationError
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import GroupConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.compression import Compression

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import FetchedOffset, described, fetched, listed
-from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.group import Group, GroupState, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
-from minikafka.core.group.member import RespondJoin, RespondSync
+from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import GroupRecord
-from minikafka.core.group.responses import join_error, sync_error
-from minikafka.core.group.result import GroupAppendPurpose, GroupTimer, RespondOffsets
+from minikafka.core.group.result import (
+    GroupAppendPurpose,
+    GroupTimer,
+    RespondOffsets,
+    join_error,
+    sync_error,
+)
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.syncing import SyncFacts
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog

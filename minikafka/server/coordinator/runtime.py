@@ -16,12 +16,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from minikafka.core.coordinator_partition import partition_for
 from minikafka.core.coordinator_shard import (
     AppendPurpose,
     CoordinatorAppend,
     CoordinatorResult,
     CoordinatorShard,
+    partition_for,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
 
-from minikafka.core.quota.client_quota import Accounts
-from minikafka.core.quota.rates import RateConfig, SampledRate
+from minikafka.core.client_quota import Accounts, RateConfig, SampledRate
 from minikafka.kernel.lazy_dataclass import dataclass
 
 UNLIMITED = 2**31 - 1

@@ -8,9 +8,8 @@ from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.frames import FrameReader
 from minikafka.server.listeners.connected_clients import ConnectedClients
-from minikafka.server.listeners.frame_memory import FrameMemory
 from minikafka.server.listeners.large_writes import LargeWrites
-from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.listeners.memory_budget import FrameMemory, MemoryBudget
 
 
 @dataclass(frozen=True)

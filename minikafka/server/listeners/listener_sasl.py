@@ -21,8 +21,7 @@ from minikafka.core.security.sasl.server_login import (
     ServerLogin,
     ServerLoginConfig,
 )
-from minikafka.kernel.event_rates import EventRates
-from minikafka.kernel.events import EventLog
+from minikafka.kernel.events import EventLog, EventRates
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, TimerHandle
 from minikafka.server.listeners.flow_control import Pause

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from minikafka.kernel.event_rates import EventRates
-from minikafka.kernel.events import EventLog
+from minikafka.kernel.events import EventLog, EventRates
 from minikafka.kernel.ports import Clock
 from minikafka.kernel.principals import ANONYMOUS, Principal
 from minikafka.kernel.tls import TlsSettings, peer_certificate

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from minikafka.kernel.event_rates import EventRates
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog, EventRates, event_log
 from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
 from minikafka.server.listeners.connection_quotas import (
     ConnectionQuotas,

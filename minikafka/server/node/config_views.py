@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.quota.rates import RateConfig
+from minikafka.core.client_quota import RateConfig
+from minikafka.core.group.group import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
 from minikafka.core.stall_meter import StallMeterConfig
@@ -39,9 +39,9 @@ from minikafka.server.listeners.connection_quotas import (
 )
 from minikafka.server.listeners.listener_resources import ServerConfig
 from minikafka.server.listeners.memory_budget import MemoryBudget
-from minikafka.server.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.server.storage.directories.log_manager import LogManagerConfig
-from minikafka.server.storage.scrubber.config import LogScrubberConfig
+from minikafka.server.storage.log_cleaner import LogCleanerConfig
+from minikafka.server.storage.scrubber import LogScrubberConfig
 from minikafka.server.zookeeper.session import ZkSessionConfig
 
 CONNECTION_OVERRIDES = "max.connections.per.ip.overrides"

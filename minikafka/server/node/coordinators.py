@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,

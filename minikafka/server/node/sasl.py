@@ -21,34 +21,41 @@ from minikafka.core.security.jaas import (
     plain_users,
 )
 from minikafka.core.security.jwt_validator import SecuredValidator
-from minikafka.core.security.kerberos_login import (
+from minikafka.core.security.kerberos_names import (
     SERVICE_NAME,
+    KerberosNameError,
+    KerberosShortNamer,
     ServiceLogin,
     keys_of_service,
     service_login,
 )
-from minikafka.core.security.kerberos_names import KerberosNameError, KerberosShortNamer
 from minikafka.core.security.sasl import gssapi, oauthbearer, plain
 from minikafka.core.security.sasl.exchange import ServerExchange
 from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.login_options import MODULES, SCRAM_MECHANISMS, LoginOptions
-from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer, TokenValidator
+from minikafka.core.security.sasl.oauthbearer import (
+    OAuthBearerServer,
+    TokenValidator,
+    UnsecuredValidator,
+)
 from minikafka.core.security.sasl.plain import PlainServer
 from minikafka.core.security.sasl.scram import ScramServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
-from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential, TokenCredential
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.kerberos import KerberosError
 from minikafka.kernel.listeners import SASL_PROTOCOLS, Listeners
 from minikafka.kernel.ports import Network, World
-from minikafka.kernel.sasl_settings import JAAS_CONFIG, SECURED_HANDLERS, SERVER_HANDLER
+from minikafka.kernel.security_settings import (
+    JAAS_CONFIG,
+    SECURED_HANDLERS,
+    SERVER_HANDLER,
+    TLS_SETTINGS,
+)
 from minikafka.kernel.tls import TlsSettings
-from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.network.http_client import HttpUrl, file_of_url, http_get
-from minikafka.network.kerberos_network import KerberosNetwork
-from minikafka.network.sasl_network import SaslNetwork
+from minikafka.network.login_networks import KerberosNetwork, SaslNetwork
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.server.listeners.listener_sasl import ListenerSasl
 from minikafka.server.listeners.token_keys import ReadKeys, TokenKeys, TokenKeysConfig

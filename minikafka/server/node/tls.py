@@ -15,12 +15,11 @@ from minikafka.core.security.certificate_names import (
     map_distinguished_name,
     parse_ssl_rules,
 )
-from minikafka.core.security.store_changes import store_change_problem
+from minikafka.core.security.tls_stores import store_change_problem
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.listener_settings import TLS_STORES
 from minikafka.kernel.listeners import (
     SASL_PROTOCOLS,
     TLS_PROTOCOLS,
@@ -28,9 +27,10 @@ from minikafka.kernel.listeners import (
     bound_names,
 )
 from minikafka.kernel.ports import Network, World
+from minikafka.kernel.security_settings import TLS_STORES
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
+from minikafka.network.login_networks import TlsNetwork
 from minikafka.network.tls_configuration import tls_settings, tls_stores
-from minikafka.network.tls_network import TlsNetwork
 from minikafka.server.listeners.listener_tls import ListenerTls
 
 _LOCATIONS: Final = ("ssl.keystore.location", "ssl.truststore.location")

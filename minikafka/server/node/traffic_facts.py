@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from minikafka.core.client_quota import ANY, DEFAULT
 from minikafka.core.entity_changes import EntityKey
-from minikafka.core.quota.limits import ANY, DEFAULT
 from minikafka.server.listeners.connected_clients import ClientSoftware
 from minikafka.server.listeners.server import Server
 from minikafka.server.node.entities import BrokerEntities

@@ -24,8 +24,7 @@ from minikafka.server.broker.admin.topics import TopicAdmin
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
 from minikafka.server.broker.apis.services import Services
-from minikafka.server.broker.fetch.preferred_replicas import PreferredReplicas
-from minikafka.server.broker.fetch.reader import FetchReader
+from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.metadata.cache import MetadataCache
@@ -37,7 +36,7 @@ from minikafka.server.broker.producer_ids import AllocateBlock, ControllerBlocks
 from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.server.broker.record_formats import FormatConversion
 from minikafka.server.broker.replication.append_order import AppendOrder
-from minikafka.server.broker.replication.isr_writes import (
+from minikafka.server.broker.replication.isr import (
     ControllerIsrWrites,
     IsrWrites,
     ZnodeIsrWrites,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikafka.core.log.checkpoints import LEADER_EPOCH
-from minikafka.core.log.metadata_files import PARTITION_METADATA
 from minikafka.core.log.names import (
     APART_SUFFIX,
     CLEANED_SUFFIX,
@@ -19,6 +17,7 @@ from minikafka.core.log.names import (
     offset_of,
     parse_directory_name,
 )
+from minikafka.core.log.small_files import LEADER_EPOCH, PARTITION_METADATA
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 

@@ -10,6 +10,8 @@ Three facts about ZooKeeper shape this module.
   found by reading, and the others are written again (``Requests.fenced``).
 - A controller that was replaced may not know it. So each of its multis checks the version of
   ``/controller_epoch`` first, and fails with ``ControllerMoved``.
+
+Errors of Kafka's use of ZooKeeper; the errors of ZooKeeper itself are in ``kernel.ports``.
 """
 
 from __future__ import annotations
@@ -44,8 +46,23 @@ from minikafka.kernel.ports import (
 )
 from minikafka.kernel.slices import Slices
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import ControllerMoved
 from minikafka.server.zookeeper.measured_requests import MeasuredRequests
+
+
+class ControllerMoved(Exception):
+    """This broker is not, or no longer, the controller: ``/controller_epoch`` has moved on, or
+    another broker won the election. Kafka's ``ControllerMovedException``."""
+
+
+class MalformedZnode(ValueError):
+    """The data of a znode does not have the format that belongs to its path."""
+
+    def __init__(self, path: str, data: bytes, reason: str) -> None:
+        super().__init__(f"{path}: {reason}: {data[:200]!r}")
+        self.path = path
+        self.data = data
+        self.reason = reason
+
 
 K = TypeVar("K")
 T = TypeVar("T")

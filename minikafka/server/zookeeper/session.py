@@ -34,7 +34,7 @@ SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
 class ZkSessionConfig:
     """``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
     ``zookeeper.connection.timeout.ms`` (None means the session time-out), and the settings of
-    ``kernel/zookeeper_settings``."""
+    ``kernel/security_settings``."""
 
     connect: str
     session_timeout_ms: int = 18000

@@ -7,9 +7,13 @@ from collections.abc import Collection
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import CoordinationSession, NoNode, SetOp
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import ControllerMoved, MalformedZnode
 from minikafka.server.zookeeper.measured_requests import MeasuredRequests
-from minikafka.server.zookeeper.requests import Requests, raise_error
+from minikafka.server.zookeeper.requests import (
+    ControllerMoved,
+    MalformedZnode,
+    Requests,
+    raise_error,
+)
 from minikafka.server.zookeeper.store_acls import ZkAclStore
 from minikafka.server.zookeeper.store_cluster import ZkClusterStore
 from minikafka.server.zookeeper.store_configs import ZkConfigStore

@@ -20,8 +20,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
-from minikafka.server.zookeeper.requests import Requests, in_chunks, raise_error
+from minikafka.server.zookeeper.requests import MalformedZnode, Requests, in_chunks, raise_error
 from minikafka.server.zookeeper.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -17,8 +17,7 @@ from minikafka.kernel.ports import (
     Watcher,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
-from minikafka.server.zookeeper.requests import Requests, raise_error
+from minikafka.server.zookeeper.requests import MalformedZnode, Requests, raise_error
 from minikafka.server.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 USER_NODE_DEPTH = 3  # slashes in /config/users/<user>, the grandparent of a client id's node

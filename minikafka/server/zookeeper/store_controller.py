@@ -19,8 +19,12 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import ControllerMoved, MalformedZnode
-from minikafka.server.zookeeper.requests import Requests, raise_error
+from minikafka.server.zookeeper.requests import (
+    ControllerMoved,
+    MalformedZnode,
+    Requests,
+    raise_error,
+)
 from minikafka.server.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,

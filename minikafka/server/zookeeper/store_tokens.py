@@ -19,8 +19,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
-from minikafka.server.zookeeper.requests import Requests, raise_error
+from minikafka.server.zookeeper.requests import MalformedZnode, Requests, raise_error
 from minikafka.server.zookeeper.znodes.delegation_tokens import (
     decode_token,
     decode_token_notice,

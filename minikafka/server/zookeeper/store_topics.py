@@ -27,8 +27,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
-from minikafka.server.zookeeper.requests import Requests, first_error, raise_error
+from minikafka.server.zookeeper.requests import MalformedZnode, Requests, first_error, raise_error
 from minikafka.server.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
 
 StateWrites = dict[TopicPartition, LeaderAndIsr | CoordinationError]

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.spark.formats.avro_types import AvroFile
-from minikafka.spark.formats.flat_avro import FlatDecoder
-from minikafka.spark.formats.flat_avro_encoder import FlatEncoder
+from minikafka.spark.formats.flat_avro import FlatDecoder, FlatEncoder
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
 from minikafka.spark.formats.wire import (
     Decoded,

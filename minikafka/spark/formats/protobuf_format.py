@@ -14,8 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.registry.known_protos import add_known_proto
-from minikafka.spark.formats.flat_protobuf import FlatMessage
-from minikafka.spark.formats.flat_protobuf_encoder import encode_messages
+from minikafka.spark.formats.flat_protobuf import FlatMessage, encode_messages
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
 from minikafka.spark.formats.wire import (
     Decoded,

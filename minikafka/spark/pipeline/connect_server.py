@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from minikafka.spark.shared_environment import fill_shared_environment
+from minikafka.spark.starting import fill_shared_environment
 
 _SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
 SERVER_SETTINGS: Final = {

@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from minikafka.spark.failure_text import cause_of
-from minikafka.spark.metrics_server import MetricsServer
 from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.definitions import load_graph
 from minikafka.spark.pipeline.engine import Engine, metrics_address, static_settings
@@ -25,7 +24,7 @@ from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.pipeline.signals import StopRequest, stop_on_signals
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
-from minikafka.spark.query_metrics import QueryMetrics
+from minikafka.spark.query_metrics import MetricsServer, QueryMetrics
 from minikafka.spark.session import local_session
 from minikafka.spark.starting import start_query
 from minikafka.world.real.wall_clock import WallClock

@@ -15,8 +15,12 @@ from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.fetching import RangeReader
 from minikafka.spark.read.offsets import LARGEST
-from minikafka.spark.read.planning import OffsetRange, small_ranges_together, split_ranges
-from minikafka.spark.read.resolving import batch_ranges
+from minikafka.spark.read.planning import (
+    OffsetRange,
+    batch_ranges,
+    small_ranges_together,
+    split_ranges,
+)
 from minikafka.spark.spark_api import (
     EqualTo,
     Filter,

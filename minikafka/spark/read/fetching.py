@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minikafka.client.columnar.decode import Slice, decode_to_arrow, next_offset
 from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.consumer.fetch_request import (
+from minikafka.core.client.consumer.fetch_requests import (
     FETCH_VERSION,
     FETCH_VERSION_OF_IDS,
     FetchLimits,
@@ -23,8 +23,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import PartitionData
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
-from minikafka.spark.failure_text import print_to_stderr
-from minikafka.spark.missing_acls import READ, missing_acl
+from minikafka.spark.failure_text import READ, missing_acl, print_to_stderr
 from minikafka.spark.read.offsets import EARLIEST, LATEST
 from minikafka.spark.read.planning import (
     ADVICE_FAIL,

@@ -13,18 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from minikafka.client.columnar.decode import Slice, decode_to_arrow
-from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
-from minikafka.core.log.checkpoints import (
-    LOG_START_OFFSET,
-    REPLICATION_OFFSET,
-    decode_offsets,
-)
-from minikafka.core.log.metadata_files import (
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    PartitionMetadataError,
-    decode_partition_metadata,
-)
 from minikafka.core.log.names import (
     LOG_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -32,6 +20,16 @@ from minikafka.core.log.names import (
     file_name,
     offsets_of,
     parse_directory_name,
+)
+from minikafka.core.log.open_transactions import ENTRY, ENTRY_BYTES, AbortedTxn
+from minikafka.core.log.small_files import (
+    LOG_START_OFFSET,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    REPLICATION_OFFSET,
+    PartitionMetadataError,
+    decode_offsets,
+    decode_partition_metadata,
 )
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches

@@ -35,12 +35,13 @@ from minikafka.spark.read.planning import (
     ADVICE_RECREATED,
     DataLossError,
     check_start_within,
+    may_start_at_latest,
     new_records,
     plan_ranges,
     rate_limit,
+    starting_offsets,
     without_recreated,
 )
-from minikafka.spark.read.resolving import may_start_at_latest, starting_offsets
 from minikafka.spark.spark_api import (
     ReadAllAvailable,
     ReadLimit,

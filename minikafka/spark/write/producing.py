@@ -1,27 +1,39 @@
-"""An idempotent producer of Arrow columns, which retries each batch until it is acknowledged."""
+"""An idempotent producer of Arrow columns, which retries each batch until it is acknowledged.
+
+Sending of all rows of a task, for at-least-once and exactly-once delivery.
+"""
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from minikafka.client.columnar.encode import EncodedBatch, ProducerStamp, encode_batches
+from minikafka.client.columnar.partitioning import chunks_of
 from minikafka.core.client.errors import STALE_METADATA
-from minikafka.core.client.producer.produce_call import ProduceCall, produce
-from minikafka.core.client.producer.transaction_calls import TransactionalProducer, new_producer_id
+from minikafka.core.client.producer.calls import (
+    ProduceCall,
+    TransactionalProducer,
+    new_producer_id,
+    produce,
+)
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.compression import Compression
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
-from minikafka.spark.missing_acls import WRITE, missing_acl
+from minikafka.spark.failure_text import WRITE, missing_acl
+from minikafka.spark.options import TopicSelection
 from minikafka.spark.read.offsets import names
+from minikafka.spark.write.routing import Router
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
 
@@ -201,3 +213,37 @@ def _explain(partition: TopicPartition, code: ErrorCode, message: str | None) ->
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         text += " (set the option kafka.batch.size to a lower value)"
     return text + missing_acl(code, WRITE)
+
+
+def send_rows(
+    batches: Iterator[pa.RecordBatch],
+    topic: str | None,
+    cluster: Cluster,
+    producing: Producing,
+    announce: Callable[[set[TopicPartition]], None],
+) -> set[str]:
+    """Send rows, wait until they are acknowledged, and return the topics that they went to.
+
+    ``announce`` is called with partitions before rows are sent to them, so that a transaction can
+    add them. Raises WriteError, KafkaError."""
+    counts: dict[str, int] = {}
+    announced: set[TopicPartition] = set()
+
+    def count_of(name: str) -> int:
+        if name not in counts:
+            counts[name] = len(cluster.partitions(TopicSelection(topics=(name,))))
+        return counts[name]
+
+    dice = random.SystemRandom()
+    router = Router(topic, count_of, lambda: dice.randrange(1 << 31))
+    for chunk in chunks_of(batches):
+        routed = list(router.route(chunk))
+        new = {partition for partition, _ in routed} - announced
+        if new:
+            announce(new)
+            announced |= new
+        for partition, columns in routed:
+            producing.add(partition, columns)
+        producing.settle()
+    producing.flush()
+    return {partition.topic for partition in announced}

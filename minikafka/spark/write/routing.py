@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minikafka.client.columnar.partitioning import partitions_of_keys
-from minikafka.client.columnar.rows import rows_by_partition
+from minikafka.client.columnar.partitioning import partitions_of_keys, rows_by_partition
 from minikafka.client.columnar.varints import Ints
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from minikafka.core.client.producer.transaction_calls import NO_PRODUCER
+from minikafka.core.client.producer.calls import NO_PRODUCER
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.spark_api import DataSourceStreamArrowWriter
@@ -23,8 +23,7 @@ from minikafka.spark.write.exactly_once import (
     commit_batch,
     write_task,
 )
-from minikafka.spark.write.producing import Producing, idempotent_producer
-from minikafka.spark.write.sending import send_rows
+from minikafka.spark.write.producing import Producing, idempotent_producer, send_rows
 from minikafka.spark.write.write_options import WriteOptions
 
 if TYPE_CHECKING:

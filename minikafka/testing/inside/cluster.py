@@ -35,8 +35,8 @@ from minikafka.world.inside import LinkedNetwork, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.links import ClusterLinks, LinkFault
-from minikafka.world.real.clock import RealClock
 from minikafka.world.real.loop_thread import LoopThread
+from minikafka.world.real.world import RealClock
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from minikafka.client import Admin
-from minikafka.client.coordinators import Coordinators
+from minikafka.client.session import Coordinators
 from minikafka.core.client.calls import CoordinatorKey
 from minikafka.core.metadata_image import PartitionMetadata
 from minikafka.kernel.cluster import (

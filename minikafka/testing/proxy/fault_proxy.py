@@ -19,9 +19,9 @@ from minikafka.kernel.events import EventLog, event_log, kept
 from minikafka.server.faults.injected import InjectedFaults
 from minikafka.testing.proxy.brokers import ProxiedBrokers
 from minikafka.testing.request_faults import RequestFaults
-from minikafka.world.real.clock import RealClock
 from minikafka.world.real.loop_thread import LoopThread
 from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
 
 T = TypeVar("T")
 

@@ -15,9 +15,8 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 from minikafka.testing.verify.history import History, Reading, Written
 from minikafka.testing.verify.judge import judge
-from minikafka.testing.verify.records import identify
 from minikafka.testing.verify.report import RunVerdict, verdict
-from minikafka.testing.verify.writer import Writer, WriterConfig, ask_for_identity
+from minikafka.testing.verify.writer import Writer, WriterConfig, ask_for_identity, identify
 
 POLL_MS = 200
 PROGRESS_MS = 1_000

@@ -1,4 +1,7 @@
-"""A producer of a verification run, which logs the outcome of every record."""
+"""A producer of a verification run, which logs the outcome of every record.
+
+Keys and values of the records of a run: the value contains the record's identity.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,33 @@ import asyncio
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import raise_for
-from minikafka.core.client.producer.produce_call import produce
-from minikafka.core.client.producer.transaction_calls import new_producer_id
+from minikafka.core.client.producer.calls import new_producer_id, produce
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.builder import build_batch
 from minikafka.testing.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
-from minikafka.testing.verify.records import key_of, value_of
+
+
+def value_of(run: bytes, record: RecordId, size_bytes: int) -> bytes:
+    """Return ``run producer number`` padded with dots to ``size_bytes``."""
+    return (b"%s %d %d " % (run, *record)).ljust(size_bytes, b".")
+
+
+def key_of(producer: int, partition: int, key: int) -> bytes:
+    return b"%d-%d-%d" % (producer, partition, key)
+
+
+def identify(run: bytes, value: bytes | None) -> RecordId | None:
+    """Return the identity in a record's value; None if the record is not of this run."""
+    words = (value or b"").split(b" ")
+    if len(words) != 4 or words[0] != run or words[3].strip(b"."):
+        return None
+    if not (words[1].isdigit() and words[2].isdigit()):
+        return None
+    return RecordId(int(words[1]), int(words[2]))
+
 
 TICK_MS = 10
 LONGEST_MS = 200  # between two checks of ``stop``

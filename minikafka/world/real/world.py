@@ -1,16 +1,83 @@
-"""The real World: this machine's clock, network, files, ZooKeeper and randomness, on uvloop."""
+"""The real World: this machine's clock, network, files, ZooKeeper and randomness, on uvloop, and
+threads for work that takes longer than the event loop may stand still.
+"""
 
 from __future__ import annotations
 
-from minikafka.kernel.ports import CoordinationSession, World
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from typing import Any, TypeVar
+
+import uvloop
+
+from minikafka.kernel.ports import CoordinationSession, TimerHandle, World
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
-from minikafka.world.real.clock import RealClock
-from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.kerberos import RealKerberos
-from minikafka.world.real.loop import run
 from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.workers import RealWorkers
+from minikafka.world.real.wall_clock import WallClock
+
+
+class RealClock(WallClock):
+    """See ``kernel.ports.Clock``. Timers run on the loop that is running when they are set, in an
+    empty context: a timer is not part of the request that happens to set it."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        loop = asyncio.get_running_loop()
+        return loop.call_later(delay_ms / 1000, callback, context=Context())
+
+    async def sleep(self, delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+
+
+class RealEntropy:
+    """See ``kernel.ports.Entropy``."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(os.urandom(16))
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def randrange(self, stop: int) -> int:
+        return self._dice.randrange(stop)
+
+    def random(self) -> float:
+        return self._dice.random()
+
+
+T = TypeVar("T")
+
+
+class RealLoop(uvloop.Loop):
+    """uvloop with a clock that shows less than milliseconds, for ``kernel.slices``."""
+
+    time = staticmethod(time.monotonic)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``main`` on a new event loop until it ends."""
+    with asyncio.Runner(loop_factory=RealLoop) as runner:
+        return runner.run(main)
+
+
+MAX_THREADS = 2  # they share the interpreter with the event loop: more would only slow it down
+
+
+class RealWorkers:
+    """See ``kernel.ports.Workers``. A thread starts with the first work."""
+
+    def __init__(self, max_threads: int = MAX_THREADS) -> None:
+        self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="minikafka-worker")
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
 
 __all__ = ["real_world", "run"]
 

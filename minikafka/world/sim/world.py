@@ -1,26 +1,43 @@
-"""A whole simulated world under one seed: hosts, the links between them, ZooKeeper."""
+"""A whole simulated world under one seed: hosts, the links between them, ZooKeeper.
+
+The simulated Workers: functions run at once, and their callers get the results later.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from minikafka.kernel.ports import World
 from minikafka.world.sim.clock import SimClock
 from minikafka.world.sim.coordination import SimCoordination
-from minikafka.world.sim.disk import Disk
+from minikafka.world.sim.disk import Disk, SimFiles
 from minikafka.world.sim.entropy import SimEntropy
-from minikafka.world.sim.files import SimFiles
 from minikafka.world.sim.links import LinkProfile, Links
 from minikafka.world.sim.loop import START_US, SimLoop
 from minikafka.world.sim.network import Fabric, SimNetwork
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.trace import Trace
-from minikafka.world.sim.workers import SimWorkers
 from minikafka.world.sim.zookeeper import SimZookeeper
 
 T = TypeVar("T")
+
+MAX_WORK_MS = 50
+
+
+class SimWorkers:
+    """See ``kernel.ports.Workers``."""
+
+    def __init__(self, clock: SimClock, entropy: SimEntropy) -> None:
+        self._clock = clock
+        self._entropy = entropy
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        result = work(*args)
+        await self._clock.sleep(self._entropy.randrange(MAX_WORK_MS))
+        return result
+
 
 LIMIT_S = 24 * 3600
 

@@ -20,7 +20,7 @@ from minikafka.protocol.layout import Array, Struct, WireType, layout_of
 from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
-from minikafka.protocol.types import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
+from minikafka.protocol.schema import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
 from scripts.lib.bench.requests import (
     batch_of,
     decoded,

@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from minikafka.spark.cluster import Cluster as SparkCluster
 from minikafka.spark.options import batch_options
 from minikafka.spark.read.fetching import RangeReader
-from minikafka.spark.read.resolving import batch_ranges
+from minikafka.spark.read.planning import batch_ranges
 from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.harness import cpu_seconds
 from scripts.lib.bench.report import Report, figure

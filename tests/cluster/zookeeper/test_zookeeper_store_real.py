@@ -21,7 +21,7 @@ from minikafka.kernel.ports import BadVersion, NodeExists, SetOp, WatchKind
 from minikafka.server.zookeeper.session import ZkSession, ZkSessionConfig
 from minikafka.server.zookeeper.store import ControllerMoved, ZkStore
 from minikafka.server.zookeeper.znodes import BrokerZnode
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.world import RealClock
 from minikafka.world.real.zookeeper import RealCoordination
 from tests.support.zookeeper.process import ZookeeperProcess
 

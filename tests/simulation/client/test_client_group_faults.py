@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Consumer
-from minikafka.client.coordinators import Coordinators
+from minikafka.client.session import Coordinators
 from minikafka.core.client.calls import Call, CoordinatorCall
 from minikafka.core.client.consumer.group_calls import group_key
 from minikafka.kernel.cluster import TopicPartition

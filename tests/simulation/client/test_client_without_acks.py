@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.client.connections import Connections
-from minikafka.core.client.producer.produce_call import ProduceCall, produce
+from minikafka.core.client.producer.calls import ProduceCall, produce
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.page.learn.looks import log_end

@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from minikafka.cli.cluster import reassign as verb
-from minikafka.cli.cluster.reassignment_text import ReassignmentFile
-from minikafka.cli.cluster.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
-from minikafka.cli.cluster.replica_moves import Replica
+from minikafka.cli.cluster.reassign import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    ReassignmentFile,
+    Replica,
+)
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
 from minikafka.core.client.admin.topics import NewTopic

@@ -14,7 +14,7 @@ import pytest
 
 from minikafka.cli.cluster import migrate, migration_facts
 from minikafka.cli.cluster.migration_facts import gather, read_zookeeper
-from minikafka.cli.cluster.reassignment_text import parse_reassignment
+from minikafka.cli.cluster.reassign import parse_reassignment
 from minikafka.client import Admin
 from minikafka.core.migration.facts import ClusterFacts, Goal, Kind, Way
 from minikafka.core.migration.steps import Action, Step, next_step

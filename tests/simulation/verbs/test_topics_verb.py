@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from minikafka.cli.cluster import topics
-from minikafka.cli.kafka_form import translate
+from minikafka.cli.usage import translate
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError

@@ -23,8 +23,7 @@ from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.records.batch import HEADER
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
-from minikafka.protocol.schema import Message
-from minikafka.protocol.types import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
+from minikafka.protocol.schema import BYTES, RECORDS, STRING, UUID_TYPE, Fixed, Message
 from tests.support.storage.log_fuzz import any_batch, mutated
 
 TOPICS = tuple(f"attacked-{number}" for number in range(6))

@@ -58,21 +58,19 @@ from minikafka.server.broker.apis.records.list_offsets import ListOffsetsHandler
 from minikafka.server.broker.apis.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from minikafka.server.broker.apis.records.produce import ProduceHandler
 from minikafka.server.broker.apis.request import RequestContext
-from minikafka.server.broker.fetch.preferred_replicas import PreferredReplicas
-from minikafka.server.broker.fetch.reader import FetchReader
+from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.record_formats import FormatConversion
 from minikafka.server.broker.replication.fetcher_manager import ReplicaFetcherManager
-from minikafka.server.broker.replication.isr import IsrConfig
-from minikafka.server.broker.replication.isr_writes import IsrWrites
+from minikafka.server.broker.replication.isr import IsrConfig, IsrWrites
 from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.broker.replication.record_preparation import RecordPreparation
 from minikafka.server.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
 from minikafka.server.listeners.memory_budget import MemoryBudget
 from minikafka.server.storage.directories.log_manager import LogManager, LogManagerConfig
-from minikafka.server.storage.scrubber.config import LogScrubberConfig
+from minikafka.server.storage.scrubber import LogScrubberConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.storage.instant_files import InstantFiles

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from tests.support.clients.confluent import value_of
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.real_cluster import RealCluster

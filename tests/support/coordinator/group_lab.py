@@ -10,11 +10,10 @@ from typing import Any
 
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group
+from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
-from minikafka.core.group.syncing import SyncFacts
 from minikafka.core.log.verification import Verification
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition

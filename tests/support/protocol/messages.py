@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from minikafka.protocol.layout import Array, Field, Struct, WireType, layout_of
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
-from minikafka.protocol.schema import Message
-from minikafka.protocol.types import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
+from minikafka.protocol.schema import BYTES, RECORDS, STRING, UUID_TYPE, Fixed, Message
 
 INTEGER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 

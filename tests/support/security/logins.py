@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from minikafka.core.security.sasl.exchange import Send
-from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer
+from minikafka.core.security.sasl.oauthbearer import (
+    OAuthBearerServer,
+    UnsecuredValidator,
+    unsecured_token,
+)
 from minikafka.core.security.sasl.plain import PlainServer
 from minikafka.core.security.sasl.scram import ScramServer
 from minikafka.core.security.sasl.server_login import (
@@ -15,7 +19,6 @@ from minikafka.core.security.sasl.server_login import (
     ServerLogin,
     ServerLoginConfig,
 )
-from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator, unsecured_token
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minikafka.core.security.sasl.unsecured_jws import unsecured_token
+from minikafka.core.security.sasl.oauthbearer import unsecured_token
 from tests.support.security.certificates import Identity
 
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs
 
-from minikafka.core.security.sasl.unsecured_jws import unsecured_token
+from minikafka.core.security.sasl.oauthbearer import unsecured_token
 from minikafka.world.real.wall_clock import WallClock
 
 CLIENT_ID, CLIENT_SECRET = "spark-client", "hush-client"

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from minikafka.client.coordinators import look_up_coordinator
-from minikafka.client.session import Client
+from minikafka.client.session import Client, look_up_coordinator
 from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call, raise_for

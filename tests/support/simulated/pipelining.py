@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,

@@ -6,19 +6,18 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from minikafka.client.coordinators import Coordinators
-from minikafka.client.session import Client
+from minikafka.client.session import Client, Coordinators
 from minikafka.core.client.calls import CoordinatorCall, raise_for
 from minikafka.core.client.consumer.group_calls import offset_fetch
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.core.client.producer.produce_call import produce
-from minikafka.core.client.producer.transaction_calls import (
+from minikafka.core.client.producer.calls import (
     NO_PRODUCER,
     TransactionalProducer,
     add_offsets_to_txn,
     add_partitions_to_txn,
     end_txn,
     init_producer_id,
+    produce,
     txn_offset_commit,
 )
 from minikafka.kernel.cluster import TopicPartition

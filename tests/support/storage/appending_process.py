@@ -12,9 +12,8 @@ import sys
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 from minikafka.server.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
-from minikafka.world.real.workers import RealWorkers
+from minikafka.world.real.world import RealClock, RealWorkers
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=200)

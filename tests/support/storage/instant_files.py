@@ -8,9 +8,8 @@ power loss takes everything that was not flushed, unless a test gives other dice
 from __future__ import annotations
 
 from minikafka.world.sim.clock import EPOCH_MS
-from minikafka.world.sim.disk import Disk
+from minikafka.world.sim.disk import Disk, SimFiles
 from minikafka.world.sim.entropy import SimEntropy
-from minikafka.world.sim.files import SimFiles
 from minikafka.world.sim.loop import START_US, SimLoop
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.trace import Trace

@@ -22,10 +22,10 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record
-from minikafka.server.storage.dump.files import UnknownFile
-from minikafka.server.storage.dump.text import (
+from minikafka.server.storage.dump import (
     DumpOptions,
     LogDump,
+    UnknownFile,
     decode_offsets_record,
     decode_transaction_record,
 )

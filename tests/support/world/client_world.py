@@ -27,7 +27,7 @@ from minikafka.world.sim.loop import SimLoop
 from minikafka.world.sim.network import Fabric, SimNetwork
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.trace import Trace
-from minikafka.world.sim.workers import SimWorkers
+from minikafka.world.sim.world import SimWorkers
 
 CLIENT = "client"
 

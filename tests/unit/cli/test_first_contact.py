@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.cli.first_contact import PATIENCE_S, FirstContact
+from minikafka.cli.connect import PATIENCE_S, FirstContact
 from minikafka.kernel.ports import Listener, ProtocolFactory
 from minikafka.kernel.tls import TlsSettings
 from tests.support.world.client_world import jumping

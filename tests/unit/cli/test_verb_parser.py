@@ -11,8 +11,7 @@ from typing import cast
 import pytest
 
 from minikafka.cli.main import USAGE, VERBS, main
-from minikafka.cli.options import zookeeper_servers
-from minikafka.cli.verb_parser import VerbParser
+from minikafka.cli.verb_parser import VerbParser, zookeeper_servers
 
 SERVER = ("--bootstrap-server", "localhost:9092")
 

@@ -13,9 +13,7 @@ from minikafka.client.security import secured_network
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.kerberos import NoKerberos
-from minikafka.network.kerberos_network import KerberosNetwork
-from minikafka.network.sasl_network import SaslNetwork
-from minikafka.network.tls_network import TlsNetwork
+from minikafka.network.login_networks import KerberosNetwork, SaslNetwork, TlsNetwork
 from minikafka.world.real.world import real_world
 from tests.support.security.certificates import Authority
 from tests.support.security.fake_kerberos import FakeKerberos

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.coordinator_partition import java_string_hash, partition_for
+from minikafka.core.coordinator_shard import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.tombstones import BATCH_BYTES, RECORD_BYTES, in_batches
+from minikafka.core.coordinator_shard import BATCH_BYTES, RECORD_BYTES, in_batches
 
 
 def sizes(*texts: int) -> list[tuple[int, ...]]:

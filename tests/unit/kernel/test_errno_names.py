@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from minikafka.kernel import events
-from minikafka.kernel.errno_names import name_errnos, with_errno_names
+from minikafka.kernel.disk_errors import name_errnos, with_errno_names
 
 pytestmark = pytest.mark.mission("LEARN-1")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.kernel.event_rates import EventRates
+from minikafka.kernel.events import EventRates
 
 
 def test_a_burst_is_logged_and_then_one_event_a_period() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.security.kerberos_login import ServiceLogin
+from minikafka.core.security.kerberos_names import ServiceLogin
 from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism
 from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.kernel.kerberos import KerberosError, KerberosIdentity
 from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.kerberos_network import KerberosNetwork
+from minikafka.network.login_networks import KerberosNetwork
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.server.listeners.listener_sasl import ListenerSasl

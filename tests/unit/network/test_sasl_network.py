@@ -15,7 +15,7 @@ from minikafka.core.security.scram_credentials import SCRAM_SHA_256
 from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.sasl_network import SaslNetwork
+from minikafka.network.login_networks import SaslNetwork
 from minikafka.protocol.frames import (
     decode_request_header,
     encode_response,

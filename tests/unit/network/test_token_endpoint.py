@@ -9,8 +9,7 @@ import pytest
 
 from minikafka.core.security.token_endpoint import TokenEndpoint
 from minikafka.kernel.errors import ErrorCode, LoginRefused
-from minikafka.network.oauth_tokens import RETRIES, OAuthTokens
-from minikafka.network.token_endpoint import endpoint_tls, token_requests
+from minikafka.network.oauth_tokens import RETRIES, OAuthTokens, endpoint_tls, token_requests
 from minikafka.world.real.network import RealNetwork
 from tests.support.network.http_end import HttpEnd, response
 from tests.support.security.certificates import Authority

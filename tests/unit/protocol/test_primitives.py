@@ -22,18 +22,20 @@ from minikafka.protocol.buffer import (
     write_varlong,
 )
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.schema import In, Message, data
-from minikafka.protocol.types import (
+from minikafka.protocol.schema import (
     Bool,
     Bytes,
     Float64,
+    In,
     Int8,
     Int16,
     Int32,
     Int64,
+    Message,
     Records,
     String,
     Uuid,
+    data,
 )
 from tests.support.protocol.golden import golden
 from tests.support.protocol.messages import messages

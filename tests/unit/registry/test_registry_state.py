@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.registry import decisions
-from minikafka.registry.compatibility import ParsedSchema
-from minikafka.registry.decisions import Registration
+from minikafka.registry.decisions import ParsedSchema, Registration
 from minikafka.registry.errors import RegistryError
 from minikafka.registry.records import AVRO, Reference, Registered, SchemaText, StoreRecord
 from minikafka.registry.state import ALL, LATEST, RegistryState, parse_version, replayed

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.metrics_server import MetricsServer
-from minikafka.spark.query_metrics import QueryMetrics, QuerySample, metrics_text
+from minikafka.spark.query_metrics import MetricsServer, QueryMetrics, QuerySample, metrics_text
 
 pytestmark = pytest.mark.mission("SPO-3")
 

@@ -14,8 +14,8 @@ from kafka import KafkaProducer
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.testing.cluster import ABILITIES, AnyCluster, NotInThisPlace
 from minikafka.testing.inside_place import InsidePlace
-from minikafka.testing.processes_place import ProcessesPlace
-from minikafka.testing.simulated_place import SimulatedPlace
+from minikafka.testing.processes import ProcessesPlace
+from minikafka.testing.simulated import SimulatedPlace
 from minikafka.testing.view import TestView
 
 THREE = pytest.mark.minikafka(brokers=3, settings={"min.insync.replicas": 2})

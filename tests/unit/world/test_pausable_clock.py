@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from minikafka.world.memory.pausable_clock import PausableClock
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.world import RealClock
 from tests.support.world.manual_clock import ManualClock
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from minikafka.cli.processes.broker import register_disk_bytes, register_process
-from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
+from minikafka.core.prometheus import Names, TextFormat, exposition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import run_at_once
 from minikafka.world.real import process_io

@@ -1,4 +1,6 @@
-"""Calls about topics: create, grow, delete and describe them."""
+"""Calls about topics (create, grow, delete and describe them), and about the cluster: its id, its
+brokers and its controller.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from dataclasses import field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from minikafka.core.client.calls import Call, ControllerCall, error_of, of_each
-from minikafka.core.client.cluster_view import TopicView, metadata_request, topic_view
+from minikafka.core.client.calls import Call, ControllerCall, error_of, of_each, raise_for
+from minikafka.core.client.cluster_view import Node, TopicView, metadata_request, topic_view
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -26,9 +28,10 @@ from minikafka.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from minikafka.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
+from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
 from minikafka.protocol.messages.metadata import MetadataResponse
 
@@ -156,3 +159,31 @@ def _created(row: CreatableTopicResult) -> CreatedTopic | KafkaError:
     return error_of(row.error_code, row.error_message) or CreatedTopic(
         row.name, row.topic_id, row.num_partitions, row.replication_factor
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str | None
+    controller_id: int  # -1: none
+    nodes: tuple[Node, ...]
+
+
+def describe_cluster() -> Call[ClusterDescription]:
+    """Build DescribeCluster. Any broker from Kafka 2.8 on serves it."""
+
+    def read(response: DescribeClusterResponse) -> ClusterDescription:
+        raise_for(response.error_code, response.error_message)
+        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
+
+    return Call(DescribeClusterRequest(), read)
+
+
+def describe_cluster_by_metadata() -> Call[ClusterDescription]:
+    """Build Metadata without topics, with the same result. Any broker serves it."""
+
+    def read(response: MetadataResponse) -> ClusterDescription:
+        nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
+
+    return Call(metadata_request([]), read)

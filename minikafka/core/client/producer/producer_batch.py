@@ -1,8 +1,16 @@
-"""A batch of records of one partition, encoded record by record or before."""
+"""A batch of records of one partition, encoded record by record or before.
+
+Type checks of keys, values, headers and timestamps that applications pass to a producer.
+
+Encoding of many keys and values at once: loops of C, no step of the interpreter for a record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise, repeat
+from operator import add
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from minikafka.core.client.producer.sequences import Stamp
@@ -221,3 +229,146 @@ def _plain_record(offset: bytes, timestamp: bytes, key: bytes | None, value: byt
         rest = b"".join((b"\0", timestamp, offset, key_part, size, value, b"\0"))
     length = len(rest)
     return (_ZIGZAG[length] if length < _TABLE_SIZE else write_varlong(length)) + rest
+
+
+LAST_TIMESTAMP_MS: Final = (1 << 63) - 1
+
+
+def as_bytes(content: object) -> bytes | None:
+    """Return bytes-like content as bytes, and None as None. Raises TypeError for anything else."""
+    if content is None:
+        return None
+    if not isinstance(content, bytes | bytearray | memoryview):
+        kind = type(content).__name__
+        raise TypeError(f"keys, values and header values must be bytes or None, not {kind}")
+    return bytes(content)
+
+
+def as_headers(headers: Sequence[Header]) -> list[Header]:
+    """Return headers as pairs of str and bytes. Raises TypeError for a dict or other types."""
+    if isinstance(headers, dict):
+        raise TypeError("headers must be pairs of name and value, not a dict")
+    return [
+        (name, content) if type(content) is bytes and type(name) is str else _header(name, content)
+        for name, content in headers
+    ]
+
+
+def _header(name: str, content: bytes | None) -> Header:
+    if not isinstance(name, str):
+        raise TypeError("header names must be str")
+    return name, as_bytes(content)
+
+
+def check_timestamp(timestamp_ms: int) -> None:
+    """Check a timestamp in milliseconds since 1970.
+
+    Raises TypeError unless it is an int, ValueError if it is negative or exceeds 64 bits.
+    """
+    if not isinstance(timestamp_ms, int):
+        raise TypeError("timestamp_ms must be an int, in milliseconds")
+    if not 0 <= timestamp_ms <= LAST_TIMESTAMP_MS:
+        raise ValueError(f"timestamp_ms {timestamp_ms}: negative, or beyond 64 bits")
+
+
+# Offset deltas below these numbers take one, two and three bytes.
+_OFFSET_BOUNDS: Final = (0, 1 << 6, 1 << 13, 1 << 20, 1 << 27)
+# The 64 lowest deltas, zigzag-coded: alone, and as the first byte of a longer number.
+_SHORT: Final = [bytes([2 * delta]) for delta in range(64)]
+_LOW: Final = [bytes([0x80 | 2 * delta]) for delta in range(64)]
+_NO_HEADERS: Final = b"\0"
+
+
+def encode_runs(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    timestamp_ms: int,
+    most_bytes: int,
+) -> Iterator[EncodedRun]:
+    """Encode records in order, in runs of at most ``most_bytes`` or one record."""
+    for begin, end in _cut(record_sizes(values, keys), most_bytes):
+        some = values[begin:end]
+        of_keys = None if keys is None else keys[begin:end]
+        yield EncodedRun(_encode(some, of_keys), end - begin, timestamp_ms, timestamp_ms)
+
+
+def record_sizes(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> list[int]:
+    """Return an upper bound of each record's encoded size, in bytes."""
+    sizes = map(add, _lengths(values), repeat(RECORD_OVERHEAD_BYTES))
+    return list(sizes if keys is None else map(add, sizes, _lengths(keys)))
+
+
+def _lengths(contents: Sequence[bytes | None]) -> Iterable[int]:
+    if None in contents:
+        return [len(content or b"") for content in contents]
+    return map(len, contents)  # type: ignore[arg-type]
+
+
+def _cut(sizes: Sequence[int], most_bytes: int) -> Iterator[tuple[int, int]]:
+    ends = list(accumulate(sizes))
+    begin = begun_bytes = 0
+    while begin < len(ends):
+        end = max(begin + 1, bisect_right(ends, begun_bytes + most_bytes))
+        yield begin, end
+        begin, begun_bytes = end, ends[end - 1]
+
+
+def _encode(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> bytes:
+    if None in values or (keys is not None and None in keys):
+        of_keys = keys or repeat(None)
+        rows = enumerate(zip(values, of_keys, strict=False))
+        return b"".join(encode_record(at, 0, key, value, ()) for at, (value, key) in rows)
+    pieces: list[bytes] = []
+    deltas = _offset_deltas(len(values))
+    for width, (begin, end) in enumerate(pairwise(_OFFSET_BOUNDS), 1):
+        if begin >= len(values):
+            break
+        some, offsets = values[begin:end], deltas[begin:end]
+        sizes = list(map(len, some))  # type: ignore[arg-type]
+        if keys is None:
+            heads = map(_Heads(width).__getitem__, zip(repeat(-1), sizes, strict=False))
+            rest = map(_ValueSizes(_NULL).__getitem__, sizes)
+            parts = zip(heads, offsets, rest, some, repeat(_NO_HEADERS), strict=False)
+        else:
+            of_keys = keys[begin:end]
+            key_sizes = list(map(len, of_keys))  # type: ignore[arg-type]
+            heads = map(_Heads(width).__getitem__, zip(key_sizes, sizes, strict=True))
+            before = map(_ValueSizes().__getitem__, key_sizes)
+            rest = map(_ValueSizes().__getitem__, sizes)
+            parts = zip(
+                heads, offsets, before, of_keys, rest, some, repeat(_NO_HEADERS), strict=False
+            )
+        pieces.append(b"".join(chain.from_iterable(parts)))  # type: ignore[arg-type]
+    return b"".join(pieces)
+
+
+def _offset_deltas(count: int) -> list[bytes]:
+    """Encode the numbers from 0 to ``count`` and a few more, zigzag-coded."""
+    highs = map(write_uvarint, range(1, (count + 63) >> 6))
+    return _SHORT + [low + high for high in highs for low in _LOW]
+
+
+class _Heads(dict[tuple[int, int], bytes]):
+    """The first bytes of records by the sizes of key and value: length, attributes 0, timestamp
+    delta 0. ``width`` is the size of the offset delta that follows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    def __missing__(self, sizes: tuple[int, int]) -> bytes:
+        contents = sum(len(write_varlong(size)) + max(0, size) for size in sizes)
+        head = self[sizes] = write_varlong(3 + self._width + contents) + b"\0\0"
+        return head
+
+
+class _ValueSizes(dict[int, bytes]):
+    """Encoded sizes, after bytes that are the same for all records."""
+
+    def __init__(self, before: bytes = b"") -> None:
+        super().__init__()
+        self._before = before
+
+    def __missing__(self, size: int) -> bytes:
+        encoded = self[size] = self._before + write_varlong(size)
+        return encoded

@@ -10,10 +10,9 @@ from typing import Final
 from minikafka.core.security.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from minikafka.core.security.sasl import oauthbearer, plain
 from minikafka.core.security.sasl.exchange import ClientExchange
-from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient, unsecured_token
 from minikafka.core.security.sasl.plain import PlainClient
 from minikafka.core.security.sasl.scram import ScramClient
-from minikafka.core.security.sasl.unsecured_jws import unsecured_token
 from minikafka.core.security.scram_credentials import SCRAM_SHA_256, SCRAM_SHA_512, Mechanism
 from minikafka.kernel.lazy_dataclass import dataclass
 

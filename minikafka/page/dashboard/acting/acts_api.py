@@ -20,8 +20,7 @@ from minikafka.page.dashboard.acting.supervision import (
     SupervisorLink,
     supervised_acts,
 )
-from minikafka.page.dashboard.context import PageContext
-from minikafka.page.dashboard.errors import HttpError
+from minikafka.page.dashboard.context import HttpError, PageContext
 
 MAX_BODY: Final = 256 * 1024
 MAX_COMMANDS: Final = 4  # at a time; each is a process

@@ -12,7 +12,7 @@ from typing import Final
 
 from minikafka.kernel.own_command import own_module
 from minikafka.kernel.ports import Clock
-from minikafka.page.dashboard.errors import HttpError
+from minikafka.page.dashboard.context import HttpError
 
 MAX_SESSIONS: Final = 8
 IDLE_MS: Final = 600_000

@@ -21,7 +21,7 @@ from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.server.broker.admin.policies import apply_policy
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 # Raises ConfigError for an unknown key or a bad value.

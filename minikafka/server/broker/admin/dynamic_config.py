@@ -13,8 +13,8 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Watcher
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
 from minikafka.server.zookeeper.notice_follower import NoticeFollower
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 from minikafka.server.zookeeper.store_configs import ConfigNotice
 

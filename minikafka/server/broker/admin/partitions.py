@@ -21,7 +21,7 @@ from minikafka.server.broker.admin.topics import await_leaders, coordination_fai
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.purgatories import Reaper
 from minikafka.server.broker.quotas import TakePermits, take_freely
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from minikafka.core.quota.limits import ANY
-from minikafka.core.security.client_quotas import IP_KEYS
-from minikafka.core.security.entity_names import DEFAULT_NAME, desanitized
+from minikafka.core.client_quota import ANY
+from minikafka.core.security.client_quotas import DEFAULT_NAME, IP_KEYS, desanitized
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Network
 from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 (CONNECTION_RATE,) = IP_KEYS

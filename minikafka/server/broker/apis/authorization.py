@@ -1,4 +1,7 @@
-"""Questions of guards to the authorizer (Kafka's ``AuthHelper``)."""
+"""Questions of guards to the authorizer (Kafka's ``AuthHelper``).
+
+What any client may do on a broker without an authorizer, as the bit fields of KIP-430.
+"""
 
 from __future__ import annotations
 
@@ -198,3 +201,8 @@ class Authorization:
             error=repr(error),
             traceback="".join(traceback.format_exception(error)),
         )
+
+
+TOPIC_OPERATIONS: Final = bit_field(SUPPORTED_OPERATIONS[AclResourceType.TOPIC])
+CLUSTER_OPERATIONS: Final = bit_field(SUPPORTED_OPERATIONS[AclResourceType.CLUSTER])
+GROUP_OPERATIONS: Final = bit_field(SUPPORTED_OPERATIONS[AclResourceType.GROUP])

@@ -11,5 +11,5 @@ in one turn of the loop share a read.
 
 The loop never waits for a disk: a thread reads records outside the page cache into it first. A
 Fetch of thousands of partitions is read in slices, and a partition at rest costs a follower's
-session nothing, on either side (``follower_sessions``, ``core/replication/fetch_states``).
+session nothing, on either side (``follower_sessions``, ``core/replication/fetch_state``).
 """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.server.broker.metadata.cache import MetadataCache
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 
 RETRY_MS = 500
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from minikafka.core.security.entity_names import desanitized
+from minikafka.core.security.client_quotas import desanitized
 from minikafka.core.security.scram_credentials import (
     MECHANISMS,
     Mechanism,
@@ -13,7 +13,7 @@ from minikafka.core.security.scram_credentials import (
 )
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 

@@ -7,13 +7,13 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
-from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
+from minikafka.core.replication.quota import NO_REPLICAS, ThrottledReplicas
 from minikafka.kernel.config import ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.kernel.slices import in_slices
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
 
-from minikafka.core.coordinator_partition import java_string_hash
+from minikafka.core.coordinator_shard import java_string_hash
 from minikafka.core.replication.fetch_session import FINAL_EPOCH
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import Endpoint, TopicPartition

@@ -24,8 +24,8 @@ from minikafka.server.broker.replication.fetcher_manager import ReplicaFetcherMa
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.storage.directories.log_manager import LogManager
-from minikafka.server.storage.scrubber.scrubber import DamagedBatch
-from minikafka.server.storage.scrubber.segment_repair import NoReplacement, SegmentChanged
+from minikafka.server.storage.scrubber import DamagedBatch
+from minikafka.server.storage.segment_repair import NoReplacement, SegmentChanged
 from minikafka.server.zookeeper.store import ZkStore
 
 CHECK_MS: Final = 5_000

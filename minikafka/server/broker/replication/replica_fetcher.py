@@ -30,10 +30,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from minikafka.core.quota.rates import RateConfig, SampledRate
+from minikafka.core.client_quota import RateConfig, SampledRate
 from minikafka.core.replication import fetch_state as states
-from minikafka.core.replication.fetch_state import FetchedRecords, PartitionFetchState, read_ahead
-from minikafka.core.replication.fetch_states import FetchStates
+from minikafka.core.replication.fetch_state import (
+    FetchedRecords,
+    FetchStates,
+    PartitionFetchState,
+    read_ahead,
+)
 from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition

@@ -27,8 +27,12 @@ from minikafka.server.broker.replication.hosted_partitions import (
     HighWatermarkCheckpoint,
     HostedPartitions,
 )
-from minikafka.server.broker.replication.isr import IsrConfig, IsrMaintenance
-from minikafka.server.broker.replication.isr_writes import IsrWrites, ZnodeIsrWrites
+from minikafka.server.broker.replication.isr import (
+    IsrConfig,
+    IsrMaintenance,
+    IsrWrites,
+    ZnodeIsrWrites,
+)
 from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.server.broker.replication.leadership import Leadership
 from minikafka.server.broker.replication.log_dir_failures import LogDirFailures

@@ -7,9 +7,9 @@ from dataclasses import field
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.server.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.server.storage.log.open_segments import UNLIMITED
-from minikafka.server.storage.scrubber.config import LogScrubberConfig
+from minikafka.server.storage.log_cleaner import LogCleanerConfig
+from minikafka.server.storage.scrubber import LogScrubberConfig
 
 
 @dataclass(frozen=True, slots=True)

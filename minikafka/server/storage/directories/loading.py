@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from minikafka.core.log.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.names import directory_name
+from minikafka.core.log.small_files import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError

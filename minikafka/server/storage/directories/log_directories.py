@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from minikafka.core.log.checkpoints import REPLICATION_OFFSET
+from minikafka.core.log.small_files import REPLICATION_OFFSET
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.disk_errors import is_out_of_resources

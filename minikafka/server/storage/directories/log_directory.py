@@ -6,27 +6,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from minikafka.core.log.checkpoints import (
-    CLEANER_OFFSET,
-    LOG_START_OFFSET,
-    RECOVERY_POINT,
-    REPLICATION_OFFSET,
-    CheckpointError,
-    OffsetRows,
-    decode_offsets,
-    encode_offsets,
-    encode_rows,
-)
-from minikafka.core.log.metadata_files import (
-    META_PROPERTIES,
-    MetaProperties,
-    decode_meta_properties,
-    encode_meta_properties,
-)
 from minikafka.core.log.names import (
     is_deleted_directory_name,
     parse_directory_name,
     parse_future_directory_name,
+)
+from minikafka.core.log.small_files import (
+    CLEANER_OFFSET,
+    LOG_START_OFFSET,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+    REPLICATION_OFFSET,
+    CheckpointError,
+    MetaProperties,
+    OffsetRows,
+    decode_meta_properties,
+    decode_offsets,
+    encode_meta_properties,
+    encode_offsets,
+    encode_rows,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError

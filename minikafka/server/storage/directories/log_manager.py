@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from minikafka.core.log.checkpoints import offset_row
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.names import (
     delete_directory_name,
     directory_name,
     stray_directory_name,
 )
+from minikafka.core.log.small_files import offset_row
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.disk_errors import is_disk_broken
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.kernel.slices import in_slices
-from minikafka.server.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.server.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.server.storage.directories.config import LogManagerConfig
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
@@ -36,8 +35,9 @@ from minikafka.server.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.server.storage.log.loader import assign_topic_id, create_log
 from minikafka.server.storage.log.open_segments import OpenSegments
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.scrubber.scrubber import DamagedBatch, LogScrubber
-from minikafka.server.storage.scrubber.segment_repair import FetchBatches
+from minikafka.server.storage.log_cleaner import LogCleaner
+from minikafka.server.storage.scrubber import DamagedBatch, LogScrubber
+from minikafka.server.storage.segment_repair import FetchBatches
 
 __all__ = ["NO_REPLICAS", "LogConfig", "LogManager", "LogManagerConfig", "ReplicaCallbacks"]
 

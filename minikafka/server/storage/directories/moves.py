@@ -18,13 +18,13 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files
-from minikafka.server.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directories import LogDirectories
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.loader import assign_topic_id, create_log
 from minikafka.server.storage.log.reader import LogRead
 from minikafka.server.storage.log.unified_log import NO_CUT, UnifiedLog
+from minikafka.server.storage.log_cleaner import LogCleaner
 
 MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20

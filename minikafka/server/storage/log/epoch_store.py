@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minikafka.core.log.checkpoints import (
+from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
+from minikafka.core.log.small_files import (
     LEADER_EPOCH,
     CheckpointError,
     decode_epochs,
     encode_epochs,
 )
-from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
 from minikafka.kernel.ports import Files
 from minikafka.server.storage.durable import flush_path
 

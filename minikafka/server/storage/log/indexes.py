@@ -21,7 +21,7 @@ from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, VERSION, AbortedTxn
+from minikafka.core.log.open_transactions import ENTRY, ENTRY_BYTES, VERSION, AbortedTxn
 from minikafka.core.log.segment_limits import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, max_entries
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import NO_TIMESTAMP

@@ -8,12 +8,6 @@ from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.leader_epochs import LeaderEpochCache
-from minikafka.core.log.metadata_files import (
-    PARTITION_METADATA,
-    PartitionMetadataError,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
 from minikafka.core.log.names import (
     APART_SUFFIX,
     CLEANED_SUFFIX,
@@ -30,6 +24,12 @@ from minikafka.core.log.recovery import (
     first_to_recover,
     has_hole,
     recovery_point_after_load,
+)
+from minikafka.core.log.small_files import (
+    PARTITION_METADATA,
+    PartitionMetadataError,
+    decode_partition_metadata,
+    encode_partition_metadata,
 )
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError

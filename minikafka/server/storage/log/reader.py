@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.core.log.time_search import BatchSearch, FoundOffset, OffsetSearch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer

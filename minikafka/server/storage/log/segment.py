@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import NamedTuple
 
-from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.names import (
     DELETED_SUFFIX,
@@ -19,6 +18,7 @@ from minikafka.core.log.names import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.core.log.recovery import batch_survives, offsets_are_possible
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
 from minikafka.kernel.disk_errors import before_flush

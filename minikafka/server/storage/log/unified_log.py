@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.core.log.producer_state import end_marker
 from minikafka.core.log.segment_limits import fits, segment_runs
 from minikafka.core.log.time_search import OffsetSearch

@@ -5,7 +5,7 @@ Used by the stores in ``zookeeper/`` and by tests. Start reading at ``topics.py`
 has the details of Kafka's JSON.
 """
 
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes.admin import (
     ConfigChangeZnode,
     IsrChangeZnode,

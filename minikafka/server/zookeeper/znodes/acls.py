@@ -21,7 +21,7 @@ from minikafka.core.security.acls import (
     ResourcePattern,
 )
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes.json_form import Fields, encode_json
 
 ACL_VERSION: Final = 1

@@ -10,7 +10,7 @@ from minikafka.core.topic_names import MAX_PORT
 from minikafka.kernel.cluster import NO_EPOCH, Broker, Endpoint
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes.json_form import (
     INT_BITS,
     MAX_EPOCH,

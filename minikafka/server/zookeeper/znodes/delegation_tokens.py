@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from minikafka.core.security.client_quotas import desanitized, sanitized
 from minikafka.core.security.delegation_tokens import DelegationToken
-from minikafka.core.security.entity_names import desanitized, sanitized
 from minikafka.kernel.principals import Principal, parse_principal
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes.acls import name_is_storable
 from minikafka.server.zookeeper.znodes.json_form import Fields, encode_json
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minikafka.core.coordinator_partition import java_string_hash
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.core.coordinator_shard import java_string_hash
+from minikafka.server.zookeeper.requests import MalformedZnode
 
 _INT32 = 1 << 32
 INT_BITS = 31  # of Java's int, without the sign

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import main, output
-from minikafka.cli.cluster.topic_text import describe_text, parse_replica_assignment, topic_facts
+from minikafka.cli.cluster.topics import describe_text, parse_replica_assignment, topic_facts
 from minikafka.cli.processes import broker
 from minikafka.cli.records import perf
 from minikafka.core.client.cluster_view import PartitionView, TopicView

@@ -12,11 +12,15 @@ import pytest
 
 from minikafka.cli import main
 from minikafka.cli.cluster import configs
-from minikafka.cli.cluster.config_text import entry_line, parse_added
-from minikafka.cli.cluster.quota_configs import quota_entity, quota_work
-from minikafka.core.client.admin.cluster import ClusterDescription
-from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
-from minikafka.core.client.admin.quotas import ANY_NAME, DescribedQuota
+from minikafka.cli.cluster.configs import entry_line, parse_added, quota_entity, quota_work
+from minikafka.core.client.admin.configs import (
+    ANY_NAME,
+    CLUSTER_DEFAULT,
+    ConfigAlteration,
+    ConfigValue,
+    DescribedQuota,
+)
+from minikafka.core.client.admin.topics import ClusterDescription
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.config import ConfigError

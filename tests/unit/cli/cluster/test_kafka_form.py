@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import connect, main
-from minikafka.cli.cluster.topic_text import describe_text, topic_replication_factor
-from minikafka.cli.kafka_form import translate
-from minikafka.cli.usage import WrongUsage
+from minikafka.cli.cluster.topics import describe_text, topic_replication_factor
+from minikafka.cli.usage import WrongUsage, translate
 from minikafka.client.config import ClientConfig
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition

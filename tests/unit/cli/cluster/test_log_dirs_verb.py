@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.cli.cluster.log_dirs import as_json, broker_ids
-from minikafka.core.client.admin.log_dirs import LogDirDescription, ReplicaInfo
+from minikafka.core.client.admin.replicas import LogDirDescription, ReplicaInfo
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode

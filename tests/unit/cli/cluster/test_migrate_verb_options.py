@@ -9,7 +9,7 @@ import pytest
 from minikafka.cli.cluster.migration_facts import in_file, kind_of, read_directory, usable_bytes
 from minikafka.cli.main import main
 from minikafka.core.client.admin.configs import ConfigValue
-from minikafka.core.client.admin.log_dirs import LogDirDescription
+from minikafka.core.client.admin.replicas import LogDirDescription
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource
 from minikafka.core.migration.facts import DirectoryFacts, Kind
 from minikafka.kernel.errors import ErrorCode

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from minikafka.cli.cluster import reassign
-from minikafka.cli.cluster.reassignment_text import parse_reassignment
-from minikafka.cli.cluster.reassignment_throttles import Move, moves, throttled_replicas
-from minikafka.cli.cluster.replica_moves import Replica, ReplicaDirectories, move_line
+from minikafka.cli.cluster.reassign import (
+    Move,
+    Replica,
+    ReplicaDirectories,
+    move_line,
+    moves,
+    parse_reassignment,
+    throttled_replicas,
+)
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 

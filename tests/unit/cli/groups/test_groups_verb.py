@@ -14,7 +14,7 @@ from minikafka.cli.cluster.debug import eviction_text, group_tables
 from minikafka.cli.groups import group_text as text
 from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
-from minikafka.cli.groups.group_timeline import parse, show_timeline
+from minikafka.cli.groups.groups import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
 from minikafka.core.client.admin.groups import GroupDescription, MemberDescription, assigned
 from minikafka.core.client.cluster_view import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from minikafka.cli.processes.full_disks import FULL_BYTES, ROOM_BYTES, FullDisks, free_bytes
+from minikafka.cli.processes.up import FULL_BYTES, ROOM_BYTES, FullDisks, free_bytes
 
 
 def test_a_full_disk_is_reported_once_and_its_room_once() -> None:

@@ -14,7 +14,7 @@ SURVIVORS = """
 import gc
 import weakref
 
-from minikafka.cli.processes.garbage import keep_collections_short
+from minikafka.cli.processes.broker import keep_collections_short
 
 class Node:
     def __init__(self):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli.records.input_lines import READ_BYTES, InputLines
+from minikafka.cli.records.produce import READ_BYTES, InputLines
 from tests.support.cluster.terminals import needs_a_terminal
 
 

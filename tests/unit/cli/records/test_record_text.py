@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.cli.client_properties import with_properties
-from minikafka.cli.records.perf_stats import Measurement, percentile
+from minikafka.cli.connect import with_properties
+from minikafka.cli.records.perf import Measurement, percentile
 from minikafka.cli.records.record_text import (
     READER_PROPERTIES,
     OutgoingRecord,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsetClient
+from minikafka.client.consumer.group_consumer import CommitFailedError, GroupOffsetClient
 from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.calls import Call
 from minikafka.core.client.consumer.membership import GroupRebalanceConfig, Membership, MemberState

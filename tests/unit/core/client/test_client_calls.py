@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.calls import CoordinatorKey
+from minikafka.core.client.calls import CoordinatorKey, find_coordinator
 from minikafka.core.client.cluster_view import ClusterView, merge, metadata_request
 from minikafka.core.client.consumer.group_calls import offset_commit, offset_fetch
 from minikafka.core.client.consumer.list_offsets_call import list_offsets
-from minikafka.core.client.coordinator_calls import find_coordinator
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-from minikafka.core.client.producer.produce_call import produce
-from minikafka.core.client.producer.transaction_calls import (
+from minikafka.core.client.producer.calls import (
     NO_PRODUCER,
     TransactionalProducer,
     add_offsets_to_txn,
@@ -21,6 +19,7 @@ from minikafka.core.client.producer.transaction_calls import (
     end_txn,
     init_producer_id,
     new_producer_id,
+    produce,
     txn_offset_commit,
 )
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition

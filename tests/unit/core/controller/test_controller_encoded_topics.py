@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.controller.encoded_topics import encoding_steps
-from minikafka.core.controller.request_batch import for_version
+from minikafka.core.controller.request_batch import encoding_steps, for_version
 from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.codec import encode, encode_parts
 from minikafka.protocol.messages.update_metadata import (

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.compaction import CleanerStats
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
@@ -18,6 +17,7 @@ from minikafka.core.log.compaction_filter import (
 )
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.config import NO_LIMIT
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.records.batch import (
     RecordBatch,

@@ -7,17 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.log import names
-from minikafka.core.log.checkpoints import (
+from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.core.log.small_files import (
     CheckpointError,
+    PartitionMetadataError,
     decode_epochs,
     decode_offsets,
+    decode_partition_metadata,
     encode_epochs,
     encode_offsets,
-)
-from minikafka.core.log.leader_epochs import EpochEntry
-from minikafka.core.log.metadata_files import (
-    PartitionMetadataError,
-    decode_partition_metadata,
     encode_partition_metadata,
 )
 from minikafka.kernel.cluster import TopicPartition

@@ -8,16 +8,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.log.producer_snapshot import (
-    CorruptSnapshotError,
-    decode_snapshot,
-    encode_snapshot,
-)
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.core.log.producer_state import (
     BatchMetadata,
+    CorruptSnapshotError,
     ProducerStates,
+    decode_snapshot,
+    encode_snapshot,
     end_marker,
     first_sequence,
 )

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.replication.fetch_state import PartitionFetchState, truncated
-from minikafka.core.replication.fetch_states import FetchStates
+from minikafka.core.replication.fetch_state import FetchStates, PartitionFetchState, truncated
 from minikafka.kernel.cluster import TopicPartition
 
 P = [TopicPartition("t", index) for index in range(6)]

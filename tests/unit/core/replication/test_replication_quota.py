@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.replication.quota import QuotaConfig, ReplicationQuota, SlidingRate
-from minikafka.core.replication.throttled_replicas import ThrottledReplicas
+from minikafka.core.replication.quota import (
+    QuotaConfig,
+    ReplicationQuota,
+    SlidingRate,
+    ThrottledReplicas,
+)
 
 SPAN_MS = 11_000
 KB = 1024

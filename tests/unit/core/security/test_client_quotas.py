@@ -19,11 +19,12 @@ from minikafka.core.security.client_quotas import (
     QuotaPlace,
     altered,
     check_stored,
+    desanitized,
     java_double,
     limits_of,
     place_of,
+    sanitized,
 )
-from minikafka.core.security.entity_names import desanitized, sanitized
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 BOB = place_of({"user": "bob"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.core.security.jaas import JaasError, parse_jaas_property
-from minikafka.core.security.kerberos_login import ServiceLogin, keys_of_service, service_login
+from minikafka.core.security.kerberos_names import ServiceLogin, keys_of_service, service_login
 from minikafka.kernel.kerberos import KerberosIdentity
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli.cluster.config_text import parse_added
+from minikafka.cli.cluster.configs import parse_added
 from minikafka.cli.cluster.delete_records import parse_offsets
-from minikafka.cli.cluster.reassignment_text import parse_reassignment, parse_topics
+from minikafka.cli.cluster.reassign import parse_reassignment, parse_topics
 from minikafka.cli.groups.group_text import parse_reset_csv
-from minikafka.cli.kafka_form import translate
 from minikafka.cli.main import VERBS
 from minikafka.cli.records.record_text import parse_json_line
+from minikafka.cli.usage import translate
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigType, parse_properties
 from minikafka.kernel.settings import BROKER_CONFIG

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.page.dashboard.tooling.bounded_json import fitted, size, to_json
+from minikafka.page.dashboard.tooling.tool_calls import fitted, size, to_json
 
 pytestmark = pytest.mark.mission("GLASS-62")
 

@@ -9,6 +9,7 @@ from minikafka.core.client.admin.groups import GroupDescription, GroupListing, M
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.page.dashboard.cluster_api import ListQuery, topic_list
 from minikafka.page.dashboard.cluster_facts import (
     MAX_GROUP_OFFSETS,
     MAX_PARTITIONS,
@@ -18,7 +19,6 @@ from minikafka.page.dashboard.cluster_facts import (
     shown_topics,
 )
 from minikafka.page.dashboard.lag_metrics import Lags, exposition
-from minikafka.page.dashboard.lists import ListQuery, topic_list
 
 NODE = Node(1, "host", 9092)
 STRANGE = 'a "quoted" \\ group\nin two lines'

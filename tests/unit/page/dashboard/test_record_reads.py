@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from minikafka.core.client.consumer.record_list import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.page.dashboard.record_reads import (
     CSV_COLUMNS,
     LONGEST_WAIT_MS,

@@ -16,8 +16,8 @@ from minikafka.client import OffsetAndMetadata, Producer
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.page.dashboard.app import serve_page
 from minikafka.page.dashboard.context import PageOptions
-from minikafka.page.dashboard.server import serve_page
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.world import real_world

@@ -17,9 +17,8 @@ import psutil
 import pytest
 
 from minikafka.kernel.own_command import own_command
-from minikafka.page.dashboard.errors import HttpError
-from minikafka.page.learn.recipe import Recipe, TimedAction
-from minikafka.page.learn.reports import RecipeReport, read_report
+from minikafka.page.dashboard.context import HttpError
+from minikafka.page.learn.recipe import Recipe, RecipeReport, TimedAction, read_report
 from minikafka.page.learn.serving import players as module
 from minikafka.page.learn.serving.players import Players
 from minikafka.world.real.world import real_world, run

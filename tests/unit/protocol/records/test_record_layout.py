@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client.consumer.record_list import consumer_records
+from minikafka.core.client.consumer.fetched import consumer_records
 from minikafka.core.log.compaction_filter import find_records
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, parse_batch

@@ -11,7 +11,7 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.server.storage.log import reader as log_reader
 from minikafka.world.memory.files import MemoryFile
-from minikafka.world.sim.files import SimFile
+from minikafka.world.sim.disk import SimFile
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
 
 OTHER = TP._replace(partition=1)

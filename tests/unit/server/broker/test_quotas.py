@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.quota.limits import ANY, DEFAULT
-from minikafka.core.quota.rates import RateConfig
+from minikafka.core.client_quota import ANY, DEFAULT, RateConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.messages.fetch import FetchResponse

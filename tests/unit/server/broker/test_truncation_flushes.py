@@ -10,7 +10,7 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.world.sim.files import SimFile
+from minikafka.world.sim.disk import SimFile
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
 
 OTHER = TopicPartition(TOPIC, 1)

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group
+from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.rebalance import fail_and_remove
 from minikafka.core.group.result import EmptyGeneration, GroupResult
 from minikafka.core.group.shard import GroupShard

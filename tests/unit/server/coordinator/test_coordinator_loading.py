@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import GroupState
+from minikafka.core.group.group import GroupConfig, GroupState
 from minikafka.core.group.records import (
     CommittedOffset,
     GroupStored,

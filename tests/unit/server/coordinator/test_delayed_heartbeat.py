@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.group import NEW_MEMBER_JOIN_TIMEOUT_MS, Group, GroupState
 from minikafka.core.group.result import HeartbeatTimer
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.errors import ErrorCode

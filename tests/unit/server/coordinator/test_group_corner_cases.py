@@ -4,8 +4,12 @@ import pytest
 
 from minikafka.core.coordinator_shard import DeferredReply, InTransaction
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from minikafka.core.group.group import GroupState, subscribed_topics
+from minikafka.core.group.group import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupConfig,
+    GroupState,
+    subscribed_topics,
+)
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.records import (
     CommittedOffset,

@@ -3,8 +3,12 @@
 import pytest
 
 from minikafka.core.coordinator_shard import CoordinatorResult
-from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from minikafka.core.group.group import VALID_PREVIOUS_STATES, GroupState
+from minikafka.core.group.group import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    VALID_PREVIOUS_STATES,
+    GroupConfig,
+    GroupState,
+)
 from minikafka.core.group.liveness import heartbeat_expired
 from minikafka.core.group.rebalance import remove_and_rebalance
 from minikafka.core.group.result import CheckJoin, GroupResult, HeartbeatTimer, JoinTimer

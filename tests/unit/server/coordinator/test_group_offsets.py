@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import GroupState
+from minikafka.core.coordinator_shard import BATCH_BYTES
+from minikafka.core.group.group import GroupConfig, GroupState
 from minikafka.core.group.records import (
     CommittedOffset,
     GroupStored,
@@ -14,7 +14,6 @@ from minikafka.core.group.records import (
     encode_record,
 )
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol

@@ -2,8 +2,7 @@
 
 import pytest
 
-from minikafka.core.group.group import GroupState
-from minikafka.core.group.member import ClassicGroupMember
+from minikafka.core.group.group import ClassicGroupMember, GroupState
 from minikafka.core.group.records import GroupStored
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

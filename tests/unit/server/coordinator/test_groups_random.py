@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import GroupState
+from minikafka.core.group.group import GroupConfig, GroupState
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import HeartbeatTimer
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.syncing import SyncFacts
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.leave_group import MemberIdentity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.tombstones import BATCH_BYTES
+from minikafka.core.coordinator_shard import BATCH_BYTES
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition

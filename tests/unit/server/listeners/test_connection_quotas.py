@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.quota.rates import RateConfig
+from minikafka.core.client_quota import RateConfig
 from minikafka.server.listeners.connection_quotas import (
     MAX_WAITING,
     ConnectionQuotaConfig,

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from minikafka.server.listeners.frame_memory import FIRST_FRAME_MS, FrameMemory
-from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.listeners.memory_budget import FIRST_FRAME_MS, FrameMemory, MemoryBudget
 from minikafka.server.listeners.server import Server
 from minikafka.server.listeners.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, Peer, framed

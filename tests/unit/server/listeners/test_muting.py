@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minikafka.core.quota.rates import RateConfig
+from minikafka.core.client_quota import RateConfig
 from minikafka.server.listeners.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.server.listeners.reply_queue import ReplySlot
 from minikafka.server.listeners.server_connection import ServerConnection

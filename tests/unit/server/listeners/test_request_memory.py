@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.server.listeners.request_memory import RequestMemory
+from minikafka.server.listeners.memory_budget import RequestMemory
 from minikafka.server.node import config_views
 
 

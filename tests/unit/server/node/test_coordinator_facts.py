@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.member import ClassicGroupMember
+from minikafka.core.group.group import ClassicGroupMember, Group, GroupState
 from minikafka.core.transaction.transaction import (
     Transaction,
     TransactionFacts,

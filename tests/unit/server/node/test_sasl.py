@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.core.security.kerberos_login import ServiceLogin
+from minikafka.core.security.kerberos_names import ServiceLogin
 from minikafka.core.security.sasl.exchange import Challenge, Failure, Success
 from minikafka.core.security.sasl.login_options import LoginOptions
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
@@ -18,7 +18,7 @@ from minikafka.kernel.kerberos import Kerberos, KerberosIdentity, NoKerberos
 from minikafka.kernel.listeners import listeners
 from minikafka.kernel.principals import Principal
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.network.kerberos_network import KerberosNetwork
+from minikafka.network.login_networks import KerberosNetwork
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.server.node.sasl import BrokerSasl
 from minikafka.world.real.world import real_world

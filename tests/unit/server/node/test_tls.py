@@ -10,7 +10,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import listeners
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.kernel.tls import ClientAuth
-from minikafka.network.tls_network import TlsNetwork
+from minikafka.network.login_networks import TlsNetwork
 from minikafka.server.node.tls import BrokerTls
 from minikafka.world.real.world import real_world
 from tests.support.security.certificates import Authority

@@ -14,7 +14,7 @@ from minikafka.core.security.acls import (
     PermissionType,
     ResourcePattern,
 )
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes import acls
 
 WRITTEN = (

@@ -9,7 +9,7 @@ import pytest
 from minikafka.core.security.delegation_tokens import DelegationToken
 from minikafka.kernel.ports import BadVersion
 from minikafka.kernel.principals import Principal
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 from minikafka.server.zookeeper.store_tokens import NO_ZNODE, StoredToken
 from minikafka.server.zookeeper.znodes.delegation_tokens import (

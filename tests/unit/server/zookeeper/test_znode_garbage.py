@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.core.coordinator_partition import java_string_hash
+from minikafka.core.coordinator_shard import java_string_hash
 from minikafka.kernel.cluster import (
     Endpoint,
     LeaderAndIsr,

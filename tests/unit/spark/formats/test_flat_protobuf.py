@@ -11,8 +11,7 @@ import pytest
 
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.spark.formats.columns import format_of
-from minikafka.spark.formats.flat_protobuf import FlatMessage
-from minikafka.spark.formats.flat_protobuf_encoder import encode_messages
+from minikafka.spark.formats.flat_protobuf import FlatMessage, encode_messages
 from minikafka.spark.formats.protobuf_format import ProtobufFormat, _plain, file_of
 from minikafka.spark.formats.registry_access import PROTOBUF, FormatError, RegisteredSchema
 from minikafka.spark.formats.wire import Decoded, NotAtOnce, encoded, header, split_column

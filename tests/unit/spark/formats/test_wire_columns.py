@@ -17,8 +17,7 @@ import pytest
 from minikafka.registry.avro import AvroSchema
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.spark.formats.columns import Decoding, Encoding
-from minikafka.spark.formats.flat_avro import FlatDecoder
-from minikafka.spark.formats.flat_avro_encoder import FlatEncoder
+from minikafka.spark.formats.flat_avro import FlatDecoder, FlatEncoder
 from minikafka.spark.formats.protobuf_format import read_indexes, written_indexes
 from minikafka.spark.formats.registry_access import (
     AVRO,

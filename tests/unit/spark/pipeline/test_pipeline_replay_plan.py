@@ -12,8 +12,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.options import TopicSelection
-from minikafka.spark.pipeline import replay_plan
-from minikafka.spark.pipeline.replay_plan import (
+from minikafka.spark.pipeline import replay
+from minikafka.spark.pipeline.replay import (
     ReplayPlan,
     parse_range,
     source_text,
@@ -81,7 +81,7 @@ def test_a_second_run_reads_the_offsets_of_the_first_run(
     def resolved(_options: Any) -> dict[str, Any]:
         return {"start": {"orders": {"0": 4}}, "end": {"orders": {"0": next(ends)}}}
 
-    monkeypatch.setattr(replay_plan, "_resolved_offsets", resolved)
+    monkeypatch.setattr(replay, "_resolved_offsets", resolved)
     source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "startingoffsets": "latest"}
     for _ in range(2):
         plan = ReplayPlan.load(tmp_path, "may", "2024-05-01", "latest")
@@ -124,7 +124,7 @@ def test_a_second_run_notices_a_topic_that_was_created_again(
         def list_offsets(self, times: Any) -> dict[TopicPartition, int]:
             return dict.fromkeys(times, 7)
 
-    monkeypatch.setattr(replay_plan, "Cluster", FakeCluster)
+    monkeypatch.setattr(replay, "Cluster", FakeCluster)
     source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders"}
     for _ in range(2):
         plan = ReplayPlan.load(tmp_path, "may", "earliest", "latest")

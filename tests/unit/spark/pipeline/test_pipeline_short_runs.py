@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.spark.class_archive import ClassArchive
 from minikafka.spark.pipeline.engine import parse_engine
-from minikafka.spark.pipeline.short_runs import (
+from minikafka.spark.pipeline.triggered import (
     COLLECTOR,
     COMPILER,
     DEFAULT_OPTIONS,

@@ -10,9 +10,11 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.core.log.aborted_txn import ENTRY  # noqa: E402
-from minikafka.core.log.checkpoints import encode_offsets  # noqa: E402
-from minikafka.core.log.metadata_files import encode_partition_metadata  # noqa: E402
+from minikafka.core.log.open_transactions import ENTRY  # noqa: E402
+from minikafka.core.log.small_files import (  # noqa: E402
+    encode_offsets,
+    encode_partition_metadata,
+)
 from minikafka.kernel.cluster import TopicPartition  # noqa: E402
 from minikafka.protocol.records.builder import build_batch  # noqa: E402
 from minikafka.protocol.records.control import (  # noqa: E402

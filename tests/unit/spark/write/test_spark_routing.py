@@ -8,7 +8,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.client.columnar.rows import chunks_of  # noqa: E402
+from minikafka.client.columnar.partitioning import chunks_of  # noqa: E402
 from minikafka.core.client.producer.partitioner import partition_for_key  # noqa: E402
 from minikafka.kernel.errors import KafkaError  # noqa: E402
 from minikafka.spark.write.routing import Router, WriteError  # noqa: E402

@@ -47,8 +47,8 @@ from minikafka.protocol.messages.produce import (
 from minikafka.server.faults.injected import FaultSeam, InjectedFaults
 from minikafka.testing.proxy.connection import ProxiedConnection
 from minikafka.testing.proxy.frame_stream import FrameStream
-from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
 
 HOST = "127.0.0.1"
 MAX_BYTES = 10 * 1024 * 1024

@@ -17,8 +17,8 @@ from minikafka.testing.verify.history import (
     Written,
 )
 from minikafka.testing.verify.judge import FindingKind, judge
-from minikafka.testing.verify.records import identify, key_of, value_of
 from minikafka.testing.verify.report import verdict
+from minikafka.testing.verify.writer import identify, key_of, value_of
 
 Logs = dict[int, list[RecordId]]
 

@@ -10,8 +10,7 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_operations import CLUSTER_OPERATIONS
+from minikafka.server.broker.apis.authorization import CLUSTER_OPERATIONS, Authorization
 from minikafka.server.broker.apis.guards import Serve, around
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.cache import MetadataCache

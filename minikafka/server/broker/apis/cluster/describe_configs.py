@@ -28,7 +28,7 @@ from minikafka.server.broker.apis.cluster.config_requests import config_guard
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.quotas import Quota
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 LAST_VERSION_WITH_IS_DEFAULT = 0

@@ -11,8 +11,7 @@ from minikafka.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_operations import GROUP_OPERATIONS
+from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
 from minikafka.server.broker.apis.guards import Serve, around
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.ports import GroupCoordination

@@ -16,8 +16,7 @@ from minikafka.protocol.messages.offset_delete import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization, denied
-from minikafka.server.broker.apis.authorized_rows import TopicRows, Verdict
-from minikafka.server.broker.apis.guards import before
+from minikafka.server.broker.apis.guards import TopicRows, Verdict, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination

@@ -24,8 +24,7 @@ from minikafka.protocol.messages.offset_fetch import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_rows import TopicRows, split
-from minikafka.server.broker.apis.guards import Serve, around
+from minikafka.server.broker.apis.guards import Serve, TopicRows, around, split
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.group.syncing import SyncFacts
+from minikafka.core.group.rebalance import SyncFacts
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -16,9 +16,8 @@ from minikafka.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorized_rows import TopicRows
 from minikafka.server.broker.apis.eager_start import begun
-from minikafka.server.broker.apis.guards import before
+from minikafka.server.broker.apis.guards import TopicRows, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.broker.replication.record_deletion import RecordDeletion

@@ -21,9 +21,8 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from minikafka.server.broker.apis.api import Api, Senders
-from minikafka.server.broker.apis.authorized_rows import TopicRows
 from minikafka.server.broker.apis.eager_start import begun
-from minikafka.server.broker.apis.guards import before
+from minikafka.server.broker.apis.guards import TopicRows, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.fetch import offset_lookup
 from minikafka.server.broker.fetch.offset_lookup import (

@@ -19,9 +19,8 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
 )
 from minikafka.server.broker.apis.api import Api, Senders
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_rows import TopicRows, Verdict
 from minikafka.server.broker.apis.eager_start import begun
-from minikafka.server.broker.apis.guards import before
+from minikafka.server.broker.apis.guards import TopicRows, Verdict, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.broker.replication.replica_manager import ReplicaManager

@@ -27,8 +27,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.batch import is_transactional, producer_of
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization, denied
-from minikafka.server.broker.apis.authorized_rows import TopicRows
-from minikafka.server.broker.apis.guards import Admitted, before
+from minikafka.server.broker.apis.guards import Admitted, TopicRows, before
 from minikafka.server.broker.apis.records.current_leader import (
     LeaderHint,
     leader_hint,

@@ -11,6 +11,7 @@ from minikafka.core.security.acls import AclOperation
 from minikafka.core.security.client_quotas import (
     CLIENT_ID,
     CLIENT_KEYS,
+    DEFAULT_NAME,
     IP,
     IP_KEYS,
     USER,
@@ -19,10 +20,10 @@ from minikafka.core.security.client_quotas import (
     QuotaOp,
     altered,
     check_stored,
+    desanitized,
     limits_of,
     place_of,
 )
-from minikafka.core.security.entity_names import DEFAULT_NAME, desanitized
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import BadVersion, CoordinationError, Network
@@ -44,7 +45,7 @@ from minikafka.server.broker.apis.guards import needs_or
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.core.security import scram_credentials as scram
 from minikafka.core.security.acls import AclOperation
-from minikafka.core.security.client_quotas import USER_KEYS, check_stored
-from minikafka.core.security.entity_names import desanitized, sanitized
+from minikafka.core.security.client_quotas import USER_KEYS, check_stored, desanitized, sanitized
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import BadVersion, CoordinationError
@@ -32,7 +31,7 @@ from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.zookeeper import paths
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
 UNEXPECTED = "The server experienced an unexpected error when processing the request."

@@ -23,8 +23,11 @@ from minikafka.protocol.messages.metadata import (
 )
 from minikafka.server.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.server.broker.apis.authorization import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Authorization,
+)
 from minikafka.server.broker.apis.eager_start import begun
 from minikafka.server.broker.apis.guards import ApiGuard, Serve, around, knowing
 from minikafka.server.broker.apis.request import Reply, RequestContext

@@ -23,8 +23,14 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
 )
 from minikafka.server.broker.apis.api import Api, Senders
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_rows import TopicRows, split
-from minikafka.server.broker.apis.guards import Admitted, ApiGuard, before, knowing
+from minikafka.server.broker.apis.guards import (
+    Admitted,
+    ApiGuard,
+    TopicRows,
+    before,
+    knowing,
+    split,
+)
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.apis.transactions.transactional_id import as_known_to, may_write

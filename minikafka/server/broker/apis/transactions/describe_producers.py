@@ -19,8 +19,7 @@ from minikafka.protocol.messages.describe_producers import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import MESSAGES, Authorization
-from minikafka.server.broker.apis.authorized_rows import TopicRows
-from minikafka.server.broker.apis.guards import Admitted, before
+from minikafka.server.broker.apis.guards import Admitted, TopicRows, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.quotas import Quota

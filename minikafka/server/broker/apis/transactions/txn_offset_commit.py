@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.records import CommittedOffset
-from minikafka.core.group.responses import offset_write_error
-from minikafka.core.group.result import RespondOffsets
+from minikafka.core.group.result import RespondOffsets, offset_write_error
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import (
@@ -29,8 +28,7 @@ from minikafka.protocol.messages.txn_offset_commit import (
 from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.authorized_rows import TopicRows, Verdict
-from minikafka.server.broker.apis.guards import before
+from minikafka.server.broker.apis.guards import TopicRows, Verdict, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.apis.transactions.transactional_id import may_write
 from minikafka.server.broker.metadata.cache import MetadataCache

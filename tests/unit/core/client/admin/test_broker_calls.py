@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.admin import (
-    cluster,
-    configs,
-    groups,
-    log_dirs,
-    record_deletion,
-    transactions,
-)
+from minikafka.core.client.admin import configs, groups, replicas, topics, transactions
 from minikafka.core.client.admin.topics import describe_topics
 from minikafka.core.client.calls import CoordinatorKey
 from minikafka.core.client.cluster_view import Node, PartitionView, TopicView
@@ -108,13 +101,13 @@ def test_topics_are_described_by_name_without_creating_any() -> None:
 
 
 def test_the_cluster_is_described_alike_by_both_calls() -> None:
-    described = cluster.ClusterDescription("id", 2, (Node(1, "h1", 8, "r"), NODE))
+    described = topics.ClusterDescription("id", 2, (Node(1, "h1", 8, "r"), NODE))
     brokers = [DescribeClusterBroker(2, "h2", 9), DescribeClusterBroker(1, "h1", 8, "r")]
     response = DescribeClusterResponse(cluster_id="id", controller_id=2, brokers=brokers)
-    assert cluster.describe_cluster().read(response) == described
+    assert topics.describe_cluster().read(response) == described
     older = [MetadataResponseBroker(2, "h2", 9), MetadataResponseBroker(1, "h1", 8, "r")]
     metadata = MetadataResponse(brokers=older, cluster_id="id", controller_id=2)
-    by_metadata = cluster.describe_cluster_by_metadata()
+    by_metadata = topics.describe_cluster_by_metadata()
     assert by_metadata.read(metadata) == described
     request: Any = by_metadata.request
     assert request.topics == []
@@ -273,16 +266,16 @@ def test_log_directories_are_described_by_path() -> None:
             DescribeLogDirsResult(56, "/off"),
         ]
     )
-    assert log_dirs.describe_log_dirs().read(response) == {
-        "/d": log_dirs.LogDirDescription(
-            ErrorCode.NONE, {A0: log_dirs.ReplicaInfo(50, 3, True)}, 100, 40
+    assert replicas.describe_log_dirs().read(response) == {
+        "/d": replicas.LogDirDescription(
+            ErrorCode.NONE, {A0: replicas.ReplicaInfo(50, 3, True)}, 100, 40
         ),
-        "/off": log_dirs.LogDirDescription(ErrorCode.KAFKA_STORAGE_ERROR),
+        "/off": replicas.LogDirDescription(ErrorCode.KAFKA_STORAGE_ERROR),
     }
 
 
 def test_replicas_are_moved_by_path_and_topic() -> None:
-    call = log_dirs.alter_replica_log_dirs({A0: "/x", B0: "/y", A1: "/x"})
+    call = replicas.alter_replica_log_dirs({A0: "/x", B0: "/y", A1: "/x"})
     request: Any = call.request
     assert [(d.path, [(t.name, t.partitions) for t in d.topics]) for d in request.dirs] == [
         ("/x", [("a", [0, 1])]),
@@ -300,7 +293,7 @@ def test_replicas_are_moved_by_path_and_topic() -> None:
 
 
 def test_every_partition_of_a_deletion_has_an_outcome() -> None:
-    call = record_deletion.delete_records({A0: 3, B0: -1, A1: 4}, 900)
+    call = replicas.delete_records({A0: 3, B0: -1, A1: 4}, 900)
     request: Any = call.request
     assert request.timeout_ms == 900
     assert [
@@ -325,7 +318,7 @@ def test_every_partition_of_a_deletion_has_an_outcome() -> None:
     ],
 )
 def test_deletions_worth_another_attempt(outcome: int | KafkaError, final: bool) -> None:
-    assert record_deletion.is_final(outcome) is final
+    assert replicas.is_final(outcome) is final
 
 
 def test_partitions_without_a_leader_have_their_error() -> None:
@@ -334,7 +327,7 @@ def test_partitions_without_a_leader_have_their_error() -> None:
         TopicView("a", partitions={0: PartitionView(0, leader=2), 1: PartitionView(1)}),
         TopicView("b", error=ErrorCode.INVALID_TOPIC_EXCEPTION),
     ]
-    by_leader, errors = record_deletion.by_leader({A0: 3, A1: 3, a2: 3, B0: 3, c0: 3}, views)
+    by_leader, errors = replicas.by_leader({A0: 3, A1: 3, a2: 3, B0: 3, c0: 3}, views)
     assert by_leader == {2: {A0: 3}}
     assert {tp: error.code for tp, error in errors.items()} == {
         A1: ErrorCode.LEADER_NOT_AVAILABLE,

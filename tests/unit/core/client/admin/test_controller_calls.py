@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.core.client.admin.placement import (
+from minikafka.core.client.admin.replicas import (
     alter_partition_reassignments,
     elect_leaders,
     list_partition_reassignments,

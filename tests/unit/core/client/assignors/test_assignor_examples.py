@@ -9,17 +9,18 @@ from minikafka.core.client.assignors.catalogue import (
     DEFAULT_STRATEGY,
     resolve_strategy,
 )
-from minikafka.core.client.assignors.claims import (
+from minikafka.core.client.assignors.model import Assignor, Shares, Subscription
+from minikafka.core.client.assignors.range import assign_range
+from minikafka.core.client.assignors.round_robin import assign_round_robin
+from minikafka.core.client.assignors.sticky import (
+    GeneralAssignment,
     Memory,
+    assign_cooperative_sticky,
+    assign_sticky,
     cooperative_user_data,
     settle_claims,
     sticky_user_data,
 )
-from minikafka.core.client.assignors.model import Assignor, Shares, Subscription
-from minikafka.core.client.assignors.range import assign_range
-from minikafka.core.client.assignors.round_robin import assign_round_robin
-from minikafka.core.client.assignors.sticky import assign_cooperative_sticky, assign_sticky
-from minikafka.core.client.assignors.sticky_general import GeneralAssignment
 from minikafka.kernel.cluster import TopicPartition
 
 

@@ -9,13 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.client.assignors.catalogue import ASSIGNORS
-from minikafka.core.client.assignors.claims import (
-    Claims,
-    Memory,
-    remembered_by_user_data,
-    settle_claims,
-    sticky_user_data,
-)
 from minikafka.core.client.assignors.model import (
     Assignor,
     PartitionCounts,
@@ -24,11 +17,17 @@ from minikafka.core.client.assignors.model import (
     Subscriptions,
 )
 from minikafka.core.client.assignors.sticky import (
+    Claims,
+    GeneralAssignment,
+    Memory,
+    PartitionMovements,
     assign_cooperative_sticky,
     assign_equals,
     assign_sticky,
+    remembered_by_user_data,
+    settle_claims,
+    sticky_user_data,
 )
-from minikafka.core.client.assignors.sticky_general import GeneralAssignment, PartitionMovements
 from minikafka.kernel.cluster import TopicPartition
 
 MEMBERS = ["a", "b", "c", "d", "e"]

@@ -8,12 +8,12 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
 )
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from minikafka.core.client.assignors.claims import (
+from minikafka.core.client.assignors.model import Subscription
+from minikafka.core.client.assignors.sticky import (
     Memory,
     remembered_by_user_data,
     sticky_user_data,
 )
-from minikafka.core.client.assignors.model import Subscription
 from minikafka.core.client.assignors.wire import (
     decode_assignment,
     decode_subscription,

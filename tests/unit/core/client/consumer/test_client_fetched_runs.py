@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client.consumer.fetched import BatchRun, FetchedChunk, ReadPosition
+from minikafka.core.client.consumer.fetched import (
+    BatchRun,
+    FetchedChunk,
+    ReadPosition,
+    consumer_records,
+)
 from minikafka.core.client.consumer.positions import Positions
-from minikafka.core.client.consumer.record_list import consumer_records
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.protocol.records.builder import build_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.core.client.assignors.catalogue import ASSIGNORS, DEFAULT_STRATEGY, resolve_strategy
-from minikafka.core.client.assignors.claims import sticky_user_data
+from minikafka.core.client.assignors.sticky import sticky_user_data
 from minikafka.core.client.assignors.wire import (
     decode_assignment,
     decode_subscription,

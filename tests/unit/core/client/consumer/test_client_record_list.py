@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client.consumer import record_list
-from minikafka.core.client.consumer.record_list import ConsumerRecord
+from minikafka.core.client.consumer import fetched
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.core.client.producer.producer_batch import BATCH_OVERHEAD_BYTES, ProducerBatch
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import (
@@ -32,7 +32,7 @@ rows = st.lists(st.tuples(times, contents, contents, headers), min_size=1, max_s
 
 
 def consumer_records(tp: TopicPartition, batch: RecordBatch, start: int = 0) -> list[object]:
-    found = record_list.consumer_records(tp, batch, start)
+    found = fetched.consumer_records(tp, batch, start)
     assert all(type(record) is ConsumerRecord for record in found)
     return [record._replace(headers=list(record.headers)) for record in found]
 
@@ -131,13 +131,13 @@ def test_records_carry_the_time_that_the_topic_wants(log_append: bool) -> None:
     if log_append:
         batch = batch._replace(attributes=TIMESTAMP_TYPE_FLAG, max_timestamp=50)
     wanted = [50, 50] if log_append else [10, 13]
-    assert [record.timestamp for record in record_list.consumer_records(TP, batch)] == wanted
+    assert [record.timestamp for record in fetched.consumer_records(TP, batch)] == wanted
 
 
 def test_bytes_after_the_last_record_are_an_error() -> None:
     (batch,) = parse_batches(build_batch([(0, None, b"a", []), (0, None, b"b", [])]))
     with pytest.raises(CorruptRecordError, match="after the last record"):
-        record_list.consumer_records(TP, batch._replace(record_count=1, last_offset_delta=0))
+        fetched.consumer_records(TP, batch._replace(record_count=1, last_offset_delta=0))
 
 
 @given(rows=rows, at=st.floats(0, 0.999), byte=st.integers(0, 255), cut=st.integers(0, 3))
@@ -187,7 +187,7 @@ def test_malformed_record_error_names_the_problem(
     )
     (batch,) = parse_batches(data)
     with pytest.raises(CorruptRecordError, match=problem):
-        record_list.consumer_records(TP, batch)
+        fetched.consumer_records(TP, batch)
 
 
 def test_a_long_negative_length_of_a_value_is_null_and_its_bytes_are_refused() -> None:
@@ -196,4 +196,4 @@ def test_a_long_negative_length_of_a_value_is_null_and_its_bytes_are_refused() -
     assert broken != data
     (batch,) = parse_batches(broken)
     with pytest.raises(CorruptRecordError, match="reaches past its record"):
-        record_list.consumer_records(TP, batch)
+        fetched.consumer_records(TP, batch)

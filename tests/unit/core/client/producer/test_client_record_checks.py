@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.client.producer.record_checks import as_bytes, as_headers, check_timestamp
+from minikafka.core.client.producer.producer_batch import as_bytes, as_headers, check_timestamp
 
 
 def test_content_is_bytes_or_nothing() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client.producer.producer_batch import ProducerBatch
-from minikafka.core.client.producer.run_encoding import encode_runs
+from minikafka.core.client.producer.producer_batch import ProducerBatch, encode_runs
 from minikafka.kernel.cluster import TopicPartition
 
 sizes = st.sampled_from([0, 1, 62, 63, 64, 65, 200])

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.security.sasl.oauthbearer import BearerToken, TokenRefusal
-from minikafka.core.security.sasl.unsecured_jws import (
+from minikafka.core.security.sasl.oauthbearer import (
+    BearerToken,
+    TokenRefusal,
     UnsecuredValidator,
     unsecured_extensions,
     unsecured_token,

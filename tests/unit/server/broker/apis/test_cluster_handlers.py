@@ -46,7 +46,7 @@ from minikafka.protocol.messages.update_metadata import (
 from minikafka.server.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.server.broker.admin.config_entries import ConfigEntries
 from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.server.broker.apis.authorized_operations import CLUSTER_OPERATIONS
+from minikafka.server.broker.apis.authorization import CLUSTER_OPERATIONS
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
 from minikafka.server.broker.apis.brokers.update_metadata import UpdateMetadataHandler
 from minikafka.server.broker.apis.cluster import describe_configs as configs

@@ -14,7 +14,7 @@ from minikafka.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from minikafka.server.broker.apis.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.server.broker.apis.authorization import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.apis.topics.metadata import MetadataHandler
 from tests.support.broker.cluster_metadata import (

@@ -10,8 +10,7 @@ import structlog
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.event_rates import BURST
-from minikafka.kernel.events import ClientEvents
+from minikafka.kernel.events import BURST, ClientEvents
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.quota.limits import ANY
+from minikafka.core.client_quota import ANY
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import partition_for
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, CoordinatorType, TopicPartition
 from minikafka.kernel.ports import SessionExpired
 from minikafka.server.broker.metadata.coordinators import (
@@ -12,7 +12,7 @@ from minikafka.server.broker.metadata.coordinators import (
     CoordinatorLookup,
     InternalTopicSizes,
 )
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 from tests.support.broker.cluster_metadata import cache_with, partition_state, update
 
 GROUP = CoordinatorType.GROUP

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.replication.throttled_replicas import ThrottledReplicas
+from minikafka.core.replication.quota import ThrottledReplicas
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchRequest
 from minikafka.server.broker.metadata.topic_configs import TopicConfig

@@ -9,7 +9,7 @@ import pytest
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG, topic_defaults
 from minikafka.server.broker.metadata.topic_configs import TopicConfigCache
-from minikafka.server.zookeeper.errors import MalformedZnode
+from minikafka.server.zookeeper.requests import MalformedZnode
 
 BROKER = BROKER_CONFIG.parse({"zookeeper.connect": "zk:2181", "min.insync.replicas": "2"})
 

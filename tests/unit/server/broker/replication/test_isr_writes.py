@@ -26,7 +26,7 @@ from minikafka.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from minikafka.server.broker.replication.isr_writes import (
+from minikafka.server.broker.replication.isr import (
     ControllerIsrWrites,
     IsrChange,
     IsrChanges,

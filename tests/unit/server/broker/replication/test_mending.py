@@ -11,7 +11,7 @@ from minikafka.core.log.config import LogConfig
 from minikafka.server.broker.metadata.topic_configs import TopicConfig
 from minikafka.server.broker.replication.mending import CHECK_MS, RETRY_MS
 from minikafka.server.storage.log.unified_log import UnifiedLog
-from minikafka.server.storage.scrubber.config import LogScrubberConfig
+from minikafka.server.storage.scrubber import LogScrubberConfig
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster
 from tests.support.storage.compaction import committed_records
 

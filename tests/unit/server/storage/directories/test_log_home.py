@@ -1,7 +1,7 @@
 """What a log directory does for the logs in it, and for logs that it does not use yet."""
 
-from minikafka.core.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.small_files import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directory import LogDirectory

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log import checkpoints
-from minikafka.core.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
+from minikafka.core.log import small_files
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.small_files import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.server.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.server.storage.directories.log_directory import LogDirectory
@@ -220,13 +220,13 @@ def test_a_single_change_encodes_the_rows_of_its_log_only(
     run_now(lab.directory.checkpoint_recovery_points())
     lab.starts.write()
     encoded: list[TopicPartition] = []
-    encode = checkpoints.offset_row
+    encode = small_files.offset_row
 
     def counted(topic_partition: TopicPartition, offset: int) -> str:
         encoded.append(topic_partition)
         return encode(topic_partition, offset)
 
-    monkeypatch.setattr(checkpoints, "offset_row", counted)
+    monkeypatch.setattr(small_files, "offset_row", counted)
     lab.change(what, 1)
     lab.starts.write()
     assert set(encoded) <= {PARTITIONS[1]}

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.log import names
-from minikafka.core.log.metadata_files import decode_meta_properties
+from minikafka.core.log.small_files import decode_meta_properties
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.server.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.server.storage.log.index_writes import WRITES_PER_ROUND, IndexWrites
 from minikafka.server.storage.log.loader import create_log
 from minikafka.server.storage.log.open_segments import OpenSegments

@@ -10,7 +10,7 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.server.storage.directories.log_manager import LogConfig, LogManager
 from minikafka.server.storage.log.sparse_index import SparseIndex
-from minikafka.world.sim.files import SimFile
+from minikafka.world.sim.disk import SimFile
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.log_managers import fill, manager, started
 from tests.support.world.virtual_clock import VirtualClock

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.server.storage.log.indexes import TxnIndex
 from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles

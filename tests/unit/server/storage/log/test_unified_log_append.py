@@ -14,7 +14,7 @@ from minikafka.protocol.records.record import Record, decode_records
 from minikafka.server.storage.log.loader import create_log
 from minikafka.server.storage.log.sparse_index import SparseIndex
 from minikafka.server.storage.log.unified_log import LogConfig
-from minikafka.world.sim.files import SimFile
+from minikafka.world.sim.disk import SimFile
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import (
     DIRECTORY,

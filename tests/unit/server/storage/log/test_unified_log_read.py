@@ -10,7 +10,7 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
 from minikafka.server.storage.log.unified_log import LogHome, NoHome, UnifiedLog
-from minikafka.world.sim.files import SimFile
+from minikafka.world.sim.disk import SimFile
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, cut, load, new_log, values_of
 from tests.support.storage.searches import run_search
