@@ -3,7 +3,7 @@
 A name is an ObjectName of Kafka, such as ``kafka.server:type=ReplicaManager,name=LeaderCount``,
 with tags behind it: ``...,topic=orders``. An MBean of several attributes has one metric for each,
 as ``JmxTool`` writes it: ``kafka.server:type=LeaderReplication:byte-rate``. Names in the domains
-``minikafka.*`` are not Kafka's. ``core/metrics`` turns them into the names of Prometheus.
+``minikafka.*`` are not Kafka's. ``core/prometheus`` turns them into the names of Prometheus.
 """
 
 from __future__ import annotations

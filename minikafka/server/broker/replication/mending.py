@@ -2,7 +2,7 @@
 
 The scrubber of this broker finds a damaged batch. Nothing is truncated, because the other replica
 may be damaged, too, there or further up: the segment is rebuilt beside the old one, which is
-replaced only when all its batches are sound (``storage/scrubber/segment_repair``). So a replica may
+replaced only when all its batches are sound (``storage/segment_repair``). So a replica may
 stay in the ISR meanwhile, and a leader is mended like a follower.
 
 The leader is the first source, then the other members of the ISR; these serve it as they serve
