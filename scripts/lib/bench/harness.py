@@ -1,23 +1,29 @@
-"""What benchmarks have in common: waiting, processes and their CPU time, percentiles."""
+"""What benchmarks share: waiting, rounds in turns, processes and their CPU time, percentiles."""
 
 from __future__ import annotations
 
+import compileall
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 import psutil
 
 T = TypeVar("T")
+Figures = dict[str, float]
 
 REPOSITORY = Path(__file__).parents[3]
 FRESH_MEMORY_BYTES = 2 << 30
 PATIENCE_S = 60
+JOB_LIMIT_S = 300
+NO_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -25,6 +31,19 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     if not ordered:
         return 0.0
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def in_turns(measures: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Take rounds of all sides in turns: a disturbance of the machine affects every side."""
+    found: dict[str, list[T]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
+
+
+def medians(rounds: Sequence[Figures]) -> Figures:
+    return {key: median(each[key] for each in rounds) for key in rounds[0]}
 
 
 def wait_until(
@@ -52,11 +71,11 @@ def cpu_seconds(processes: Sequence[psutil.Process]) -> float:
 
 
 def cpu_at_rest(processes: Sequence[psutil.Process], seconds: float) -> float:
-    """Return the CPU time that a process takes in a second, the average of all."""
+    """Return the CPU time in milliseconds that a process takes in a second, the average of all."""
     before, started = cpu_seconds(processes), time.perf_counter()
     time.sleep(seconds)
     used = cpu_seconds(processes) - before
-    return used / (time.perf_counter() - started) / len(processes)
+    return used / (time.perf_counter() - started) / len(processes) * 1000
 
 
 def resident_mb(process: psutil.Process) -> float:
@@ -74,6 +93,32 @@ def take_memory(directory: Path) -> None:
         for _ in range(FRESH_MEMORY_BYTES // len(lump)):
             file.write(lump)
     os.unlink(path)
+
+
+@contextlib.contextmanager
+def byte_code() -> Iterator[None]:
+    """Write the byte code of the package, as pip does at an installation, and let child processes
+    write theirs, even if the environment forbids it."""
+    before = os.environ.pop(NO_BYTE_CODE, None)
+    try:
+        compileall.compile_dir(str(REPOSITORY / "minikafka"), quiet=1)
+        yield
+    finally:
+        if before is not None:
+            os.environ[NO_BYTE_CODE] = before
+
+
+def figures_of(*command: object) -> Figures:
+    """Run a command to its end. Return the figures in the last line of its output, a JSON object.
+
+    Raises RuntimeError if the command fails."""
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=JOB_LIMIT_S
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr[-3000:]}")
+    figures: Figures = json.loads(done.stdout.rstrip().splitlines()[-1])
+    return figures
 
 
 @contextlib.contextmanager

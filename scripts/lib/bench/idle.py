@@ -38,22 +38,17 @@ def run(report: Report) -> None:
     report.section(f"{BROKERS} brokers at rest (CPU ms a second, each)", "with", "with none")
     with Brokers(BROKERS, {"auto.create.topics.enable": "false"}) as cluster:
         time.sleep(SETTLE_S)
-        empty = milliseconds_at_rest(cluster.processes)
+        empty = cpu_at_rest(cluster.processes, REST_S)
         report.row("no partitions", "ms/s", empty)
         for partitions in SIZES:
-            starts = range(0, partitions, PARTITIONS_A_TOPIC)
             each = spread(PARTITIONS_A_TOPIC, BROKERS, BROKERS)
-            for start in starts:
+            for start in range(0, partitions, PARTITIONS_A_TOPIC):
                 cluster.create({f"idle-{start}": each})
             time.sleep(SETTLE_S)
-            used = milliseconds_at_rest(cluster.processes)
+            used = cpu_at_rest(cluster.processes, REST_S)
             note = f"aim ≤ {CPU_AIM} ms/s" if partitions == max(SIZES) else ""
             report.row(f"{partitions:,} partitions", "ms/s", used, empty, note=note)
     run_connections(report)
-
-
-def milliseconds_at_rest(processes: list[psutil.Process]) -> float:
-    return cpu_at_rest(processes, REST_S) * 1000
 
 
 def run_connections(report: Report) -> None:
@@ -79,12 +74,12 @@ class Weight:
         with child("idle", port, 1):
             pass
         time.sleep(SETTLE_S)
-        self.cpu_before = milliseconds_at_rest([process])
+        self.cpu_before = cpu_at_rest([process], REST_S)
         before = process.memory_info().rss
         with child("idle", port, count):
             time.sleep(SETTLE_S)
             self.kilobytes = (process.memory_info().rss - before) / count / 1000
-            self.cpu = milliseconds_at_rest([process])
+            self.cpu = cpu_at_rest([process], REST_S)
         time.sleep(SETTLE_S)
         self.kept = (process.memory_info().rss - before) / count / 1000
 

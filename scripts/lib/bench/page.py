@@ -70,7 +70,7 @@ def run(report: Report) -> None:
                 for kind, brokers in looked_at.items():
                     with page(brokers.bootstrap) if brokers else contextlib.nullcontext():
                         time.sleep(SETTLE_S)
-                        costs[kind].percents.append(100 * cpu_at_rest(measured.processes, REST_S))
+                        costs[kind].percents.append(cpu_at_rest(measured.processes, REST_S) / 10)
                         costs[kind].waits_ms += produce(measured.ports[0], PRODUCE_S)
         print_costs(report, partitions, **costs)
 

@@ -1,14 +1,12 @@
 """A broker as a process: how long a start takes, what it weighs at rest, under other interpreters,
 and where it spends its time.
 
-An installed package has byte code: pip compiles it. A checkout whose environment forbids Python to
-write byte code compiles 480 files at each start, so the children of this bench may write it, and
-the bench writes all of it first.
+A checkout whose environment forbids Python to write byte code would compile 480 files at each
+start, so byte code is written first.
 """
 
 from __future__ import annotations
 
-import compileall
 import contextlib
 import os
 import re
@@ -16,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,19 +21,23 @@ from statistics import median
 
 import psutil
 
-import minikafka
 from scripts.lib.bench.brokers import Brokers, minikafka_command
-from scripts.lib.bench.harness import REPOSITORY, cpu_seconds, resident_mb, wait_until
+from scripts.lib.bench.harness import (
+    REPOSITORY,
+    Figures,
+    byte_code,
+    cpu_seconds,
+    medians,
+    resident_mb,
+)
 from scripts.lib.bench.load import Client
 from scripts.lib.bench.loads import produced
 from scripts.lib.bench.report import Report
-from scripts.lib.bench.requests import metadata
-from scripts.lib.cluster import Cluster, free_ports
+from scripts.lib.cluster import Cluster
 
-FORBIDS = "PYTHONDONTWRITEBYTECODE"
 ROUNDS = 3
 REST_S = 2
-UP_AIM_S, BROKER_AIM_CPU_S, REST_AIM_MB = 2.5, 0.6, 45
+UP_AIM_S, CPU_AIM_S, REST_AIM_MB = 2.5, 0.6, 45
 # What no broker on this loop can be without.
 BARE = "import asyncio, ssl, uvloop, crc32c; input()"
 
@@ -51,18 +52,6 @@ SAMPLES_A_SECOND = 400
 COMMAND = re.compile(r"[^<>]*py-spy record [^<]*")  # the title that py-spy writes
 
 
-@contextlib.contextmanager
-def byte_code() -> Iterator[None]:
-    """Write all byte code of the package, and let children write theirs."""
-    before = os.environ.pop(FORBIDS, None)
-    try:
-        compileall.compile_dir(str(Path(minikafka.__file__).parent), quiet=1)
-        yield
-    finally:
-        if before is not None:
-            os.environ[FORBIDS] = before
-
-
 # ------------------------------------------------------------------------------------------ start
 
 
@@ -71,17 +60,14 @@ def start(report: Report) -> None:
     with byte_code():
         ups = [seconds_of_up() for _ in range(ROUNDS)]
         report.row("three brokers and ZooKeeper, cold", "s", median(ups), most=UP_AIM_S)
-        with Brokers(3) as cluster:
-            starts = [one_more(cluster) for _ in range(ROUNDS)]
-            report.row("one more broker, ZooKeeper up", "s", median(each[0] for each in starts))
-            with bare_python() as bare:
-                bare_s, bare_mb = cpu_seconds([bare]), resident_mb(bare)
-            cpu_s = median(each[1] for each in starts)
-            report.row("its process", "CPU s", cpu_s, bare_s, most=BROKER_AIM_CPU_S)
+        starts = medians([one_start() for _ in range(ROUNDS)])
+        report.row("one broker, ZooKeeper up", "s", starts["s"])
+        with bare_python() as bare, Brokers(3) as cluster:
+            report.row("its process", "CPU s", starts["cpu"], cpu_seconds([bare]), most=CPU_AIM_S)
             time.sleep(REST_S)
             largest = max(map(resident_mb, cluster.processes))
             name = "broker at rest, the largest of three"
-            report.row(name, "MB", largest, bare_mb, most=REST_AIM_MB)
+            report.row(name, "MB", largest, resident_mb(bare), most=REST_AIM_MB)
 
 
 def seconds_of_up() -> float:
@@ -90,31 +76,9 @@ def seconds_of_up() -> float:
         return cluster.seconds_to_ready
 
 
-def one_more(cluster: Brokers) -> tuple[float, float]:
-    """Start a broker beside others, until it is listed; return the seconds and its CPU time."""
-    with tempfile.TemporaryDirectory() as home:
-        values = {
-            "broker.id": 9,
-            "listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)[0]}",
-            "zookeeper.connect": cluster.zookeeper,
-            "log.dirs": home,
-        }
-        command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
-        command += [f"--override={key}={value}" for key, value in values.items()]
-        started = time.monotonic()
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            try:
-                wait_until(lambda: len(listed(cluster)) == 4, "one more broker", every_s=0.02)
-                return time.monotonic() - started, cpu_seconds([psutil.Process(process.pid)])
-            finally:
-                process.terminate()
-                process.wait()
-                wait_until(lambda: len(listed(cluster)) == 3, "the end of a broker")
-
-
-def listed(cluster: Brokers) -> list[object]:
-    found = metadata(cluster.ports[0])
-    return list(found.brokers) if found else []
+def one_start() -> Figures:
+    with Brokers() as cluster:
+        return {"s": cluster.seconds_to_serve, "cpu": cpu_seconds(cluster.processes)}
 
 
 @contextlib.contextmanager
@@ -167,7 +131,7 @@ def under(python: str) -> dict[tuple[str, str], float]:
 
     os.environ.setdefault("PYTHONPATH", str(REPOSITORY))
     with Brokers(command=command):
-        pass  # writes the byte code of what others have written
+        pass  # writes the byte code of dependencies
     with Brokers(command=command) as cluster:
         start_s = cpu_seconds(cluster.processes)
         time.sleep(REST_S)
@@ -200,23 +164,17 @@ def flames(report: Report) -> None:
 
 
 def sample(cluster: Brokers, client: Client) -> None:
+    """Record the stacks of broker 1 while the client sends."""
     spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if spy is None:
         raise RuntimeError("py-spy is not installed: pip install py-spy")
-    stop = threading.Event()
-
-    def load() -> None:
-        while not stop.is_set():
+    PICTURE.parent.mkdir(exist_ok=True)
+    command = [spy, "record", "--pid", str(cluster.process(1).pid), "--format", "flamegraph"]
+    command += ["--duration", str(SAMPLED_S), "--rate", str(SAMPLES_A_SECOND)]
+    command += ["--nonblocking", "--output", str(PICTURE)]
+    output = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=output, stderr=output) as sampling:
+        while sampling.poll() is None:
             client.drive(REQUESTS)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
-        PICTURE.parent.mkdir(exist_ok=True)
-        command = [spy, "record", "--pid", str(cluster.process(1).pid), "--format", "flamegraph"]
-        command += ["--duration", str(SAMPLED_S), "--rate", str(SAMPLES_A_SECOND)]
-        command += ["--nonblocking", "--output", str(PICTURE)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    finally:
-        stop.set()
-        thread.join()
+    if sampling.returncode:
+        raise subprocess.CalledProcessError(sampling.returncode, command)
