@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 from statistics import median
 from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from minikafka.protocol.api_keys import ApiKey
-from scripts.lib.bench import requests
 from scripts.lib.bench.brokers import KAFKA, LARGE, OURS, QUICK, Brokers, kinds
 from scripts.lib.bench.harness import PATIENCE_S, percentile, wait_until
+from scripts.lib.bench.neighbours import Neighbours
 from scripts.lib.bench.report import Report, Section, Sheet
 
 LED = 30  # partitions that a broker leads when it goes
@@ -66,15 +64,15 @@ def leaders_go(add: Add, cluster: Brokers) -> None:
 
 
 def controlled_shutdown(add: Add, cluster: Brokers, victim: int, topic: str) -> None:
-    with Acceptance(cluster.ports, topic) as accepted, Pacer(cluster, topic) as pacer:
+    with accepting(cluster, topic) as brokers, Pacer(cluster, topic) as pacer:
         before = calm_down(pacer)
         killed = time.monotonic()
         cluster.kill(victim, signal.SIGTERM)
         cluster.wait(victim)
         add(STOP, "one of three brokers", time.monotonic() - killed)
-        wait_until(lambda: accepted.first_after(killed, victim), "another leader")
+        wait_until(lambda: first_after(brokers, killed, victim), "another leader")
         time.sleep(1)
-    leaderless = longest_gap(accepted.times(), killed)
+    leaderless = longest_gap(sorted(itertools.chain(*accepted_at(brokers))), killed)
     add(SHUTDOWN, "longest time in which no broker accepts a record", leaderless * 1000)
     add_pauses(add, SHUTDOWN, pacer, killed)
     add(SHUTDOWN, BEFORE, before * 1000)
@@ -83,7 +81,7 @@ def controlled_shutdown(add: Add, cluster: Brokers, victim: int, topic: str) -> 
 def failover(add: Add, cluster: Brokers, victim: int, topic: str) -> None:
     with (
         zookeeper_client(cluster) as zookeeper,
-        Acceptance(cluster.ports, topic) as accepted,
+        accepting(cluster, topic) as brokers,
         Pacer(cluster, topic) as pacer,
     ):
         expiry = gone(zookeeper, f"/brokers/ids/{victim}")
@@ -91,13 +89,30 @@ def failover(add: Add, cluster: Brokers, victim: int, topic: str) -> None:
         killed = time.monotonic()
         cluster.kill(victim)
         expired = wait_until(expiry, "the end of a broker's session")
-        led = wait_until(lambda: accepted.first_after(killed, victim), "another leader")
+        led = wait_until(lambda: first_after(brokers, killed, victim), "another leader")
         time.sleep(1)
     name = "until another leader accepts a record"
     add(FAILOVER, f"from the end of the session {name}", (led - expired) * 1000)
     add(FAILOVER, f"from the kill {name}", (led - killed) * 1000)
     add_pauses(add, FAILOVER, pacer, killed)
     add(FAILOVER, BEFORE, before * 1000)
+
+
+def accepting(cluster: Brokers, topic: str) -> Neighbours:
+    """Small records (acks=1) for partition 0, to every broker all the time."""
+    ports = [(port, 0) for port in cluster.ports]
+    return Neighbours(ports, ACCEPT_EVERY_S, 5, topic=topic, record_bytes=10, patient=True)
+
+
+def accepted_at(brokers: Neighbours) -> list[list[float]]:
+    """Return when each broker accepted a record."""
+    return [[sent + took for sent, took in list(taken)] for taken in brokers.taken]
+
+
+def first_after(brokers: Neighbours, since: float, without: int) -> float:
+    """Return when a broker other than ``without`` first accepted a record; 0 if none did."""
+    others = (times for each, times in enumerate(accepted_at(brokers), 1) if each != without)
+    return min((at for times in others for at in times if at > since), default=0.0)
 
 
 def calm_down(pacer: Pacer) -> float:
@@ -156,67 +171,10 @@ class Pacer:
         self._producer.produce(self._topic, b"x" * 1024, on_delivery=settled)
 
 
-class Acceptance:
-    """A context: sends small records (acks=1) to every broker all the time; knows when each
-    broker accepted one."""
-
-    def __init__(self, ports: Sequence[int], topic: str) -> None:
-        self._frame = requests.produce_frame(topic, 10, 1)
-        self._stop = threading.Event()
-        self._accepted: dict[int, list[float]] = {n: [] for n in range(1, len(ports) + 1)}
-        self._threads = [
-            threading.Thread(target=self._run, args=(broker_id, port))
-            for broker_id, port in enumerate(ports, start=1)
-        ]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def times(self) -> list[float]:
-        """When any broker accepted a record, sorted."""
-        return sorted(time for times in self._accepted.values() for time in times)
-
-    def first_after(self, since: float, without: int) -> float:
-        """When a broker other than ``without`` first accepted a record; 0 if none did."""
-        return min(
-            (
-                accepted
-                for broker_id, times in self._accepted.items()
-                for accepted in list(times)
-                if broker_id != without and accepted > since
-            ),
-            default=0.0,
-        )
-
-    def _run(self, broker_id: int, port: int) -> None:
-        while not self._stop.is_set():
-            try:
-                with socket.create_connection(("127.0.0.1", port), 5) as connection:
-                    self._send(connection, self._accepted[broker_id])
-            except OSError:  # the broker is gone
-                self._stop.wait(0.05)
-
-    def _send(self, connection: socket.socket, accepted: list[float]) -> None:
-        while not self._stop.wait(ACCEPT_EVERY_S):
-            connection.sendall(self._frame)
-            answer = requests.receive(connection)
-            if answer is None:
-                return
-            if not any(requests.error_codes(requests.decoded(ApiKey.PRODUCE, answer))):
-                accepted.append(time.monotonic())
-
-
 def longest_gap(times: Sequence[float], since: float) -> float:
     """Return the longest time between two neighbours of ``times`` (sorted), from the last one
     before ``since`` on. Raises ValueError if there are none to compare."""
-    return max(later - earlier for earlier, later in pairwise(times) if later > since)
+    return max(later - earlier for earlier, later in itertools.pairwise(times) if later > since)
 
 
 @contextmanager

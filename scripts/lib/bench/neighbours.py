@@ -1,4 +1,4 @@
-"""Neighbours of an attack or a move: they produce a record at a time and know the longest wait."""
+"""Neighbours of an attack, a page, a move or a kill: they produce one small record at a time."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from collections.abc import Sequence
 from typing import Self
 
 from minikafka.protocol.api_keys import ApiKey
-from scripts.lib.bench.requests import accepted, produce_frame, receive
+from scripts.lib.bench.requests import decoded, error_codes, produce_frame, receive
 
 TOPIC = "neighbour"
-RECORD_BYTES = 100
+RECONNECT_S = 0.05
 
 
 class Neighbours:
-    """A context: a connection to each port, with records for the partition beside it.
+    """A context: one connection to each port, which produces to the partition beside it.
 
-    ``longest_s`` is inf if a record was refused, or had no response within ``limit_s``."""
+    ``taken`` has, for each of them, when each accepted record was sent and how long it took, in
+    seconds. ``longest_s`` is the longest of these; it is inf if a record was refused, or had no
+    response within ``limit_s``. With ``patient`` such a neighbour connects again instead.
+    """
 
     def __init__(
         self,
         partitions: Sequence[tuple[int, int]],
         every_s: float,
-        limit_s: float,
+        limit_s: float = 60.0,
         warm_up: int = 0,
+        topic: str = TOPIC,
+        record_bytes: int = 100,
+        patient: bool = False,
     ) -> None:
         """``partitions`` are ports and partitions; ``warm_up`` records of each do not count."""
         self._every_s, self._limit_s, self._warm_up = every_s, limit_s, warm_up
+        self._topic, self._record_bytes, self._patient = topic, record_bytes, patient
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=each, daemon=True) for each in partitions
-        ]
         self._ready = threading.Semaphore(0)
-        self.longest_s = 0.0
+        self.taken: list[list[tuple[float, float]]] = [[] for _ in partitions]
+        self._failed = False
+        self._threads = [
+            threading.Thread(target=self._run, args=(*each, taken), daemon=True)
+            for each, taken in zip(partitions, self.taken, strict=True)
+        ]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -49,26 +58,39 @@ class Neighbours:
         for thread in self._threads:
             thread.join(self._limit_s + 10)
 
-    def _run(self, port: int, partition: int) -> None:
-        frame = produce_frame(TOPIC, RECORD_BYTES, acks=1, partition=partition)
-        try:
-            with socket.create_connection(("127.0.0.1", port), self._limit_s) as connection:
-                for _ in range(self._warm_up):
-                    self._produce(connection, frame)
-                self._ready.release()
-                while not self._stop.wait(self._every_s):
-                    self.longest_s = max(self.longest_s, self._produce(connection, frame))
-        except (OSError, RuntimeError):  # time-outs too, and refused records
-            self.longest_s = math.inf
-            self._ready.release()
+    @property
+    def longest_s(self) -> float:
+        waits = (took for taken in self.taken for _, took in taken)
+        return math.inf if self._failed else max(waits, default=0.0)
 
-    @staticmethod
-    def _produce(connection: socket.socket, frame: bytes) -> float:
-        started = time.perf_counter()
-        connection.sendall(frame)
-        answer = receive(connection)
-        took = time.perf_counter() - started
-        if answer is None:
-            raise ConnectionError
-        accepted(ApiKey.PRODUCE, answer)
-        return took
+    def _run(self, port: int, partition: int, taken: list[tuple[float, float]]) -> None:
+        frame = produce_frame(self._topic, self._record_bytes, acks=1, partition=partition)
+        while not self._stop.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", port), self._limit_s) as connection:
+                    self._produce(connection, frame, taken)
+            except OSError:  # a time-out, too
+                if not self._patient:
+                    self._failed = True
+                    break
+                self._stop.wait(RECONNECT_S)
+        self._ready.release()
+
+    def _produce(
+        self, connection: socket.socket, frame: bytes, taken: list[tuple[float, float]]
+    ) -> None:
+        """Produce until the end. Raises OSError at a time-out and when a record is refused."""
+        number = 0
+        while not self._stop.wait(self._every_s):
+            started = time.monotonic()
+            connection.sendall(frame)
+            answer = receive(connection)
+            took = time.monotonic() - started
+            accepted = answer and not any(error_codes(decoded(ApiKey.PRODUCE, answer)))
+            if accepted and number >= self._warm_up:
+                taken.append((started, took))
+            elif not accepted and (not self._patient or answer is None):
+                raise ConnectionError("refused")
+            number += 1
+            if number == max(1, self._warm_up):
+                self._ready.release()

@@ -13,20 +13,18 @@ once: what else disturbs the machine for a second does not count.
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from statistics import mean, median, quantiles
 from urllib.parse import urljoin
 
-from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench.brokers import Brokers, spread
-from scripts.lib.bench.harness import cpu_at_rest
+from scripts.lib.bench.harness import cpu_at_rest, in_turns
+from scripts.lib.bench.neighbours import Neighbours
 from scripts.lib.bench.report import Report
-from scripts.lib.bench.requests import accepted, produce_frame, receive
 
 BROKERS = 3
 SIZES = (50, 1_000)  # partitions with a replica on every broker
@@ -45,46 +43,42 @@ with urllib.request.urlopen(sys.argv[1]) as stream:
         pass
 """
 TOPIC = "measured"
-RECORD_BYTES = 1000
-
-
-@dataclass
-class Costs:
-    """Of the rounds of one kind: CPU of a broker in percent, and latencies of produces in ms, for
-    each second."""
-
-    percents: list[float] = field(default_factory=list)
-    waits_ms: list[list[float]] = field(default_factory=list)
-
-    def percentile(self, hundredths: int) -> float:
-        return median(quantiles(waits, n=100)[hundredths - 1] for waits in self.waits_ms)
 
 
 def run(report: Report) -> None:
     for partitions in SIZES:
         with start_brokers(partitions) as measured, start_brokers(partitions) as neighbours:
-            time.sleep(SETTLE_S)
-            looked_at = {"page": measured, "neighbours": neighbours, "none": None}
-            costs = {kind: Costs() for kind in looked_at}
-            for _ in range(ROUNDS):
-                for kind, brokers in looked_at.items():
-                    with page(brokers.bootstrap) if brokers else contextlib.nullcontext():
-                        time.sleep(SETTLE_S)
-                        costs[kind].percents.append(cpu_at_rest(measured.processes, REST_S) / 10)
-                        costs[kind].waits_ms += produce(measured.ports[0], PRODUCE_S)
-        print_costs(report, partitions, **costs)
+            sides = {"page": measured, "neighbours": neighbours, "none": None}
+            measures = {kind: partial(costs, measured, brokers) for kind, brokers in sides.items()}
+            print_costs(report, partitions, **in_turns(measures, ROUNDS))
+
+
+def costs(measured: Brokers, looked_at: Brokers | None) -> tuple[float, list[list[float]]]:
+    """Return the CPU of a broker in percent, and the latencies of each second in ms."""
+    with page(looked_at.bootstrap) if looked_at else contextlib.nullcontext():
+        time.sleep(SETTLE_S)
+        percent = cpu_at_rest(measured.processes, REST_S) / 10
+        return percent, produce(measured.ports[0], PRODUCE_S)
+
+
+Costs = list[tuple[float, list[list[float]]]]  # of each round
+
+
+def percentile_of(costs: Costs, hundredths: int) -> float:
+    seconds = (waits for _, waits_ms in costs for waits in waits_ms)
+    return median(quantiles(waits, n=100)[hundredths - 1] for waits in seconds)
 
 
 def print_costs(
     report: Report, partitions: int, page: Costs, neighbours: Costs, none: Costs
 ) -> None:
     report.section(f"{BROKERS} brokers, {partitions:,} partitions", "page", "no page")
-    looked, alone = mean(page.percents), mean(none.percents)
+    looked, alone = (mean(percent for percent, _ in each) for each in (page, none))
     report.row("CPU", "%", looked, alone, note="of one CPU, each broker at rest")
     report.row("added by the page", "%", max(0.0, looked - alone), most=AIM_PERCENT)
     report.section("  produce of 1 KB", "page", "neighbours'")
     for hundredths in (50, 90, 99):
-        waits_ms = [each.percentile(hundredths) for each in (page, neighbours, none)]
+        waits_ms = [percentile_of(each, hundredths) for each in (page, neighbours, none)]
         note = f"without any page {waits_ms[2]:.2f}"
         report.row(f"p{hundredths}", "ms", waits_ms[0], waits_ms[1], note=note)
 
@@ -98,19 +92,13 @@ def start_brokers(partitions: int) -> Iterator[Brokers]:
 
 def produce(port: int, seconds: int) -> list[list[float]]:
     """Return how long each produce of one record took, in ms, for each second."""
-    frame = produce_frame(TOPIC, RECORD_BYTES, 1)
-    waits_ms: list[list[float]] = []
-    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as connection:
-        begin = time.perf_counter()
-        for number in range(seconds):
-            waits_ms.append([])
-            while (started := time.perf_counter()) < begin + number + 1:
-                connection.sendall(frame)
-                answer = receive(connection) or b""
-                waits_ms[-1].append((time.perf_counter() - started) * 1000)
-                accepted(ApiKey.PRODUCE, answer)
-                time.sleep(PRODUCE_EVERY_S)
-    return waits_ms
+    every = Neighbours([(port, 0)], PRODUCE_EVERY_S, LIMIT_S, topic=TOPIC, record_bytes=1000)
+    with every as produces:
+        time.sleep(seconds)
+    by_second: dict[int, list[float]] = {}
+    for sent, took in produces.taken[0]:
+        by_second.setdefault(int(sent), []).append(took * 1000)
+    return list(by_second.values())[1:-1]  # without the parts of a second
 
 
 @contextlib.contextmanager
