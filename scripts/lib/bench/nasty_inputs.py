@@ -114,6 +114,10 @@ def attack(*frames: Sent) -> Attack:
     return send
 
 
+def request(key: ApiKey, /, **values: Any) -> Attack:
+    return attack(sent(key, **values))
+
+
 def in_a_row(frames: Sequence[Sent]) -> Attack:
     """Send the frames on one connection, each after the response to the one before."""
 
@@ -137,10 +141,6 @@ def unsigned_varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def zigzag(number: int) -> bytes:
-    return unsigned_varint(number << 1)
 
 
 def compact_array(elements: bytes, count: int) -> bytes:
@@ -186,25 +186,10 @@ def records(
     return attack(produce([(index, made) for index in range(partitions)], acks))
 
 
-def many_records(codec: Compression, count: int, partitions: int = 1, acks: int = 1) -> Attack:
-    return records(EMPTY_RECORD * count, count, codec, partitions, acks)
-
-
-def batches_in_a_row() -> Attack:
-    return attack(produce([(0, batch(EMPTY_RECORD * 300_000, 300_000, ZSTD) * 10)]))
-
-
 def many_headers(count: int) -> Attack:
-    body = NO_RECORD_HEAD + zigzag(count) + b"\0\1" * count
-    return records(zigzag(len(body)) + body, 1, ZSTD)
-
-
-def zeros(codec: Compression, size: int) -> Attack:
-    return records(bytes(size), 1, codec)
-
-
-def named_twice() -> Attack:
-    return attack(produce([(0, batch_of(1))] * REPEATED))
+    """One record."""
+    body = NO_RECORD_HEAD + unsigned_varint(2 * count) + b"\0\1" * count
+    return records(unsigned_varint(2 * len(body)) + body, 1, ZSTD)
 
 
 def dated_apart(count: int) -> Attack:
@@ -220,16 +205,6 @@ def dated_apart(count: int) -> Attack:
 def find_coordinators(count: int) -> Attack:
     body = b"\0" + compact_array(b"\1" * count, count) + b"\0"
     return attack(by_hand(ApiKey.FIND_COORDINATOR, 4, body))
-
-
-def describe_groups(count: int) -> Attack:
-    names = b"".join(b"\x08%07d" % number for number in range(count))
-    return attack(by_hand(ApiKey.DESCRIBE_GROUPS, 5, compact_array(names, count) + b"\0\0"))
-
-
-def header_tags(count: int) -> Attack:
-    tags = unsigned_varint(count) + b"\1\0" * count
-    return attack(by_hand(ApiKey.API_VERSIONS, 3, b"\2x\2x\0", tags))
 
 
 def repeated(key: ApiKey, name: str) -> Attack:
@@ -289,68 +264,47 @@ ELSEWHERE: dict[str, Any] = {"leader": 2, "isr": [2], "replicas": [2]}
 
 def create_topics(names: Iterable[str], partitions: int, validate_only: bool = False) -> Attack:
     topics = [{"name": n, "num_partitions": partitions, "replication_factor": 1} for n in names]
-    values = {"topics": topics, "timeout_ms": 30_000, "validate_only": validate_only}
-    return attack(sent(ApiKey.CREATE_TOPICS, **values))
+    return request(
+        ApiKey.CREATE_TOPICS, topics=topics, timeout_ms=30_000, validate_only=validate_only
+    )
 
 
 def create_partitions(name: str) -> Attack:
     topics = [{"name": name, "count": 20, "assignments": None}]
-    return attack(sent(ApiKey.CREATE_PARTITIONS, topics=topics, timeout_ms=10_000))
+    return request(ApiKey.CREATE_PARTITIONS, topics=topics, timeout_ms=10_000)
 
 
-def update_metadata(topics: Sequence[Mapping[str, Any]], *hosts: str) -> Sent:
+def update_metadata(topic: str, states: Sequence[Mapping[str, Any]], *hosts: str) -> Sent:
     """``hosts`` are those of brokers 2, 3, ..."""
     brokers = [
         {"id": number, "endpoints": [{"port": 9092, "host": host, "listener": "PLAINTEXT"}]}
         for number, host in enumerate(("127.0.0.1", *hosts), 1)
     ]
+    topics = [{"topic_name": topic, "partition_states": states}] if states else []
     values = {**FIRST_CONTROLLER, "topic_states": topics, "live_brokers": brokers}
     return sent(ApiKey.UPDATE_METADATA, **values)
 
 
 def update_metadata_of_topic(name: str) -> Attack:
-    partitions = [{"partition_index": 0, **HERE}]
-    update = update_metadata([{"topic_name": name, "partition_states": partitions}])
+    update = update_metadata(name, [{"partition_index": 0, **HERE}])
     return attack(update, sent(ApiKey.DELETE_TOPICS, topics=[{"name": name}], timeout_ms=5_000))
 
 
-def leader_and_isr(name: str, states: Sequence[Mapping[str, Any]]) -> Attack:
+def controller(key: ApiKey, name: str, states: Sequence[Mapping[str, Any]]) -> Attack:
+    """LeaderAndIsr or StopReplica of one topic."""
     topics = [{"topic_name": name, "partition_states": states}]
-    return attack(sent(ApiKey.LEADER_AND_ISR, **FIRST_CONTROLLER, topic_states=topics))
+    return request(key, **FIRST_CONTROLLER, topic_states=topics)
 
 
-def states_elsewhere(count: int) -> list[dict[str, Any]]:
-    """Of partitions of which broker 1 is no replica."""
-    return [{"partition_index": number, **ELSEWHERE} for number in range(count)]
-
-
-def update_metadata_elsewhere(count: int) -> Attack:
-    topic = {"topic_name": "elsewhere", "partition_states": states_elsewhere(count)}
-    return attack(update_metadata([topic]))
-
-
-def stop_replica_elsewhere(count: int) -> Attack:
-    states = [{"partition_index": n, "leader_epoch": 0} for n in range(count)]
-    topics = [{"topic_name": "elsewhere", "partition_states": states}]
-    return attack(sent(ApiKey.STOP_REPLICA, **FIRST_CONTROLLER, topic_states=topics))
-
-
-def reassignments(count: int) -> Attack:
-    """Partitions that do not exist."""
-    rows = [{"partition_index": number, "replicas": [1]} for number in range(count)]
-    topics = [{"name": "unknown", "partitions": rows}]
-    return attack(sent(ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics=topics))
+def elsewhere(**values: Any) -> list[dict[str, Any]]:
+    """Rows of partitions of which broker 1 is no replica, with the given fields."""
+    return [{"partition_index": number, **values} for number in range(REPEATED)]
 
 
 def describe_broker(times: int) -> Sent:
     broker = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
     values = {"include_synonyms": True, "include_documentation": True}
     return sent(ApiKey.DESCRIBE_CONFIGS, resources=[broker] * times, **values)
-
-
-def unknown_topics(count: int) -> Attack:
-    topics = [{"name": f"new-{number}"} for number in range(count)]
-    return attack(sent(ApiKey.METADATA, topics=topics, allow_auto_topic_creation=True))
 
 
 # ------------------------------------------------------------------- many partitions that exist
@@ -368,20 +322,12 @@ def everywhere(key: ApiKey, row: Mapping[str, Any], **values: Any) -> Attack:
     return attack(sent(key, **{field: topics}, **values))
 
 
-def produce_everywhere() -> Attack:
-    return everywhere(ApiKey.PRODUCE, {"records": batch_of(1)}, acks=1, timeout_ms=30_000)
-
-
 # ------------------------------------------------------------------------- fetches, connections
 
 
 def fetch(partitions: int, bytes_of_each: int = 1000, **values: Any) -> Sent:
     wanted = [{"partition": n, "partition_max_bytes": bytes_of_each} for n in range(partitions)]
     return sent(ApiKey.FETCH, topics=[{"topic": TOPIC, "partitions": wanted}], **values)
-
-
-def fetch_sessions(sessions: int, partitions: int) -> Attack:
-    return in_a_row([fetch(partitions, session_epoch=0, max_wait_ms=0)] * sessions)
 
 
 def parked_fetches(count: int, size_mb: int) -> Attack:
@@ -443,19 +389,24 @@ def spoiling(name: str, make: Callable[..., Attack], *arguments: Any, **more: An
     return plain(name, make, *arguments, destructive=True, **more)
 
 
-def of_the_table() -> list[NastyInput]:
-    """What once froze or ended a broker."""
+def written_out() -> list[NastyInput]:
+    """First what once froze or ended a broker, then more of these kinds."""
     claim = struct.pack(">i", 2 << 20) + b"\0\0"
     outside = [{**HERE, "is_new": True}]
+    million = EMPTY_RECORD * 1_000_000
+    million_names = b"".join(b"\x08%07d" % number for number in range(1_000_000))
+    isr, stop = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA
     return [
-        plain("10 zstd batches of 300,000, RF 3", many_records, ZSTD, 300_000, PARTITIONS, -1,
-              replicas=3),
-        plain("10 zstd batches for one partition", batches_in_a_row),
-        plain("gzip, 1 million to renumber", many_records, GZIP, 1_000_000),
+        plain("10 zstd batches of 300,000, RF 3", records, EMPTY_RECORD * 300_000, 300_000, ZSTD,
+              PARTITIONS, -1, replicas=3),
+        plain("10 zstd batches for one partition",
+              lambda: attack(produce([(0, batch(EMPTY_RECORD * 300_000, 300_000, ZSTD) * 10)]))),
+        plain("gzip, 1 million to renumber", records, million, 1_000_000, GZIP),
         plain("zstd, 20 million headers", many_headers, 20_000_000),
         plain("FindCoordinator, 2 million", find_coordinators, 2_000_000),
         plain("FindCoordinator, 20 million", find_coordinators, 20_000_000),
-        plain("DescribeGroups, 1 million", describe_groups, 1_000_000),
+        plain("DescribeGroups, 1 million", lambda: attack(by_hand(
+            ApiKey.DESCRIBE_GROUPS, 5, compact_array(million_names, 1_000_000) + b"\0\0"))),
         spoiling("CreateTopics, 2^31-1", create_topics, ["large"], 2**31 - 1),
         spoiling("CreateTopics, 3 million", create_topics, ["large"], 3_000_000),
         spoiling("CreateTopics, 50,000", create_topics, ["large"], 50_000),
@@ -463,8 +414,8 @@ def of_the_table() -> list[NastyInput]:
         plain("CreatePartitions of .", create_partitions, "."),
         plain("CreatePartitions of ..", create_partitions, ".."),
         spoiling("UpdateMetadata, topic ..", update_metadata_of_topic, ".."),
-        spoiling("UpdateMetadata, long host", lambda: attack(update_metadata([], "h" * 249))),
-        spoiling("LeaderAndIsr, topic ../../..", leader_and_isr, "../../..", outside),
+        spoiling("UpdateMetadata, long host", lambda: attack(update_metadata("", [], "h" * 249))),
+        spoiling("LeaderAndIsr, topic ../../..", controller, isr, "../../..", outside),
         plain("garbage records", records, b"\x7f" * 100, 3),
         plain("61 bytes, 2^31-1 records", records, b"", 2**31 - 1),
         spoiling("500 connections, 400 files", connections, 500, descriptors=400),
@@ -472,48 +423,55 @@ def of_the_table() -> list[NastyInput]:
         plain("200 connections claiming 2 MB", connections, 200, claim),
         spoiling("150 parked fetches of 45 MB", parked_fetches, 150, 45),
         plain("Fetch of 100,000 partitions", lambda: attack(fetch(100_000))),
-        plain("300 sessions of 2,000 partitions", fetch_sessions, 300, 2_000),
-    ]  # fmt: skip
-
-
-def beyond_the_table() -> list[NastyInput]:
-    """More of their kinds."""
-    checked = [f"checked-{number}" for number in range(5_000)]
-    elsewhere = partial(states_elsewhere, 100_000)
-    return [
-        plain("zstd, 1 GB of zeros", zeros, ZSTD, 10**9),
-        plain("gzip, 90 MB of zeros", zeros, GZIP, 90 * 10**6),
-        plain("snappy, 90 MB of zeros", zeros, Compression.SNAPPY, 90 * 10**6),
-        plain("lz4, 1 million to renumber", many_records, LZ4, 1_000_000),
-        plain("uncompressed, 140,000 records", many_records, NONE, 140_000),
-        plain("a partition named 100,000 times", named_twice),
-        plain("a header of 2 million tags", header_tags, 2_000_000),
+        plain("300 sessions of 2,000 partitions",
+              lambda: in_a_row([fetch(2_000, session_epoch=0, max_wait_ms=0)] * 300)),
+        plain("zstd, 1 GB of zeros", lambda: records(bytes(10**9), 1, ZSTD)),
+        plain("gzip, 90 MB of zeros", lambda: records(bytes(90 * 10**6), 1, GZIP)),
+        plain("snappy, 90 MB of zeros",
+              lambda: records(bytes(90 * 10**6), 1, Compression.SNAPPY)),
+        plain("lz4, 1 million to renumber", records, million, 1_000_000, LZ4),
+        plain("uncompressed, 140,000 records", records, EMPTY_RECORD * 140_000, 140_000),
+        plain("a partition named 100,000 times",
+              lambda: attack(produce([(0, batch_of(1))] * REPEATED))),
+        plain("a header of 2 million tags", lambda: attack(by_hand(
+            ApiKey.API_VERSIONS, 3, b"\2x\2x\0",
+            unsigned_varint(2_000_000) + b"\1\0" * 2_000_000))),
         plain("2,000 DescribeConfigs pipelined", pipelined, 2_000),
-        spoiling("Metadata, 2,000 topics to create", unknown_topics, 2_000),
-        plain("CreateTopics, 5,000 to validate", create_topics, checked, 1, True),
-        spoiling("LeaderAndIsr of 100,000", lambda: leader_and_isr("elsewhere", elsewhere())),
-        spoiling("StopReplica of 100,000", stop_replica_elsewhere, 100_000),
-        spoiling("UpdateMetadata of 100,000", update_metadata_elsewhere, 100_000),
-        plain("100,000 partitions to reassign", reassignments, 100_000),
+        spoiling("Metadata, 2,000 topics to create", lambda: request(
+            ApiKey.METADATA, topics=[{"name": f"new-{number}"} for number in range(2_000)],
+            allow_auto_topic_creation=True)),
+        plain("CreateTopics, 5,000 to validate", create_topics,
+              [f"checked-{number}" for number in range(5_000)], 1, True),
+        spoiling("LeaderAndIsr of 100,000",
+                 lambda: controller(isr, "elsewhere", elsewhere(**ELSEWHERE))),
+        spoiling("StopReplica of 100,000",
+                 lambda: controller(stop, "elsewhere", elsewhere(leader_epoch=0))),
+        spoiling("UpdateMetadata of 100,000",
+                 lambda: attack(update_metadata("elsewhere", elsewhere(**ELSEWHERE)))),
+        plain("100,000 partitions to reassign", lambda: request(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            topics=[{"name": "unknown", "partitions": elsewhere(replicas=[1])}])),
         plain("1,000 silent connections", connections, 1_000),
-    ]
+    ]  # fmt: skip
 
 
 def of_existing_partitions() -> list[NastyInput]:
     """Requests that name 25,000 partitions, which exist. The first Produce makes their files."""
+    existing = partial(plain, many=True)
+    fill = partial(everywhere, ApiKey.PRODUCE, acks=1, timeout_ms=30_000)
     offsets = partial(everywhere, ApiKey.LIST_OFFSETS, replica_id=-1)
     epochs = partial(everywhere, ApiKey.OFFSET_FOR_LEADER_EPOCH, replica_id=-1)
     delete = partial(everywhere, ApiKey.DELETE_RECORDS, timeout_ms=30_000)
     return [
-        plain("first Produce to 25,000 partitions", produce_everywhere, many=True),
-        plain("Produce to 25,000 partitions", produce_everywhere, many=True),
-        plain("ListOffsets of 25,000 partitions", offsets, {"timestamp": -1}, many=True),
-        plain("ListOffsets of 25,000 by timestamp", offsets, {"timestamp": 1}, many=True),
-        plain("OffsetForLeaderEpoch of 25,000", epochs, {"leader_epoch": 0}, many=True),
-        plain("DeleteRecords of 25,000 partitions", delete, {"offset": -1}, many=True),
+        existing("first Produce to 25,000 partitions", fill, {"records": batch_of(1)}),
+        existing("Produce to 25,000 partitions", fill, {"records": batch_of(1)}),
+        existing("ListOffsets of 25,000 partitions", offsets, {"timestamp": -1}),
+        existing("ListOffsets of 25,000 by timestamp", offsets, {"timestamp": 1}),
+        existing("OffsetForLeaderEpoch of 25,000", epochs, {"leader_epoch": 0}),
+        existing("DeleteRecords of 25,000 partitions", delete, {"offset": -1}),
     ]
 
 
 def rows() -> list[NastyInput]:
     """Every input, those of the APIs' arrays last."""
-    return [*of_the_table(), *beyond_the_table(), *of_existing_partitions(), *arrays_of_all_apis()]
+    return [*written_out(), *of_existing_partitions(), *arrays_of_all_apis()]
