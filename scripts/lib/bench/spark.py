@@ -11,17 +11,17 @@ included: unlike rates it says the same on a busy machine.
 from __future__ import annotations
 
 import itertools
+import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -31,12 +31,13 @@ from minikafka.spark.options import batch_options
 from minikafka.spark.read.fetching import RangeReader
 from minikafka.spark.read.planning import batch_ranges
 from scripts.lib.bench.brokers import Brokers
-from scripts.lib.bench.harness import cpu_seconds
+from scripts.lib.bench.harness import Figures, cpu_seconds, figures_of, in_turns, medians
 from scripts.lib.bench.report import Report, figure
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 PARTITIONS = 4
 ROUNDS = 4  # the first of which is forgotten
 COLD_ROUNDS = 3
@@ -48,9 +49,6 @@ OUT = "out"
 OURS, OFFICIAL, FLOOR = "minikafka", "kafka", "ready"
 SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR",
             "spark.sql.shuffle.partitions": "2"}  # fmt: skip
-
-
-Reads = dict[str, Callable[[str, str, int], int]]  # of a bootstrap, a topic and its records
 
 
 @contextmanager
@@ -80,12 +78,9 @@ def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     assert producer.flush(120) == 0
 
 
-def in_turns(kinds: list[str], measure: Callable[[str], Any]) -> dict[str, list[Any]]:
-    """Measure each kind in each round, and forget the first round."""
-    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
-    for _ in range(ROUNDS):
-        for kind in kinds:
-            found[kind].append(measure(kind))
+def warm_rounds(kinds: Sequence[str], measure: Callable[[str], T]) -> dict[str, list[T]]:
+    """Measure each kind in turns, and forget the first round."""
+    found = in_turns({kind: partial(measure, kind) for kind in kinds}, ROUNDS)
     return {kind: each[1:] for kind, each in found.items()}
 
 
@@ -93,28 +88,29 @@ def in_turns(kinds: list[str], measure: Callable[[str], Any]) -> dict[str, list[
 
 
 def run(report: Report) -> None:
-    with filled_topics() as cluster, tempfile.TemporaryDirectory() as home:
+    with filled_topics() as cluster:
         report.section("Spark: into Arrow, no JVM, one process", OURS, "confluent")
-        for size in SIZES:
-            reads: Reads = {OURS: read_raw, "confluent": read_confluent}
-            measure = partial(arrow_rate, reads, cluster.bootstrap, size)
-            rates = {kind: max(each) for kind, each in in_turns(list(reads), measure).items()}
+        for size, count in SIZES.items():
+
+            def arrow_rate(kind: str) -> float:
+                read = read_raw if kind == OURS else read_confluent
+                return krecords_a_second(count, lambda: read(cluster.bootstrap, size))  # noqa: B023
+
+            found = warm_rounds([OURS, "confluent"], arrow_rate)
+            rates = {kind: max(each) for kind, each in found.items()}
             report.row(f"read, {size} B", "krec/s", rates[OURS], rates["confluent"], 1.7)
             report.row(f"read, {size} B", "MB/s", rates[OURS] * size / 1000)
-        sources = Sources(cluster.bootstrap, Path(home))
-        try:
+        with session(cluster.bootstrap) as sources:
             report.section("Spark: micro-batches, local[2]", OURS)
-            found = sources.stream(OURS, 100, SIZES[100], SIZES[100] // BATCHES, OUT)
-            report.row("topic to topic exactly once, 100 B", "krec/s", found.rate / 1e3, least=250)
-        finally:
-            sources.spark.stop()
+            figures = sources.stream(OURS, 100, SIZES[100], SIZES[100] // BATCHES, OUT)
+            rate = figures["krec/s"]
+            report.row("topic to topic exactly once, 100 B", "krec/s", rate, least=250)
 
 
-def arrow_rate(reads: Reads, bootstrap: str, size: int, kind: str) -> float:
-    """Return thousands of records a second."""
+def krecords_a_second(count: int, read: Callable[[], int]) -> float:
     began = time.monotonic()
-    count = reads[kind](bootstrap, f"in-{size}", SIZES[size])
-    assert count == SIZES[size], (count, kind)
+    found = read()
+    assert found == count, (found, count)
     return count / (time.monotonic() - began) / 1000
 
 
@@ -128,8 +124,9 @@ def arrow_schema() -> pa.Schema:
     )  # fmt: skip
 
 
-def read_raw(bootstrap: str, topic: str, _: int) -> int:
-    options = batch_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+def read_raw(bootstrap: str, size: int) -> int:
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": f"in-{size}"}
+    options = batch_options(given)
     schema = arrow_schema()
     with SparkCluster(options.client) as cluster:
         return sum(
@@ -139,7 +136,7 @@ def read_raw(bootstrap: str, topic: str, _: int) -> int:
         )
 
 
-def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
+def read_confluent(bootstrap: str, size: int) -> int:
     """The same columns by way of librdkafka; its own settings for throughput."""
     import pyarrow as pa
 
@@ -147,10 +144,10 @@ def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
          "queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 10}
     )  # fmt: skip
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    consumer.assign([TopicPartition(f"in-{size}", number, 0) for number in range(PARTITIONS)])
     schema, count = arrow_schema(), 0
-    while count < expected:
-        messages = consumer.consume(min(10_000, expected - count), 30)
+    while count < SIZES[size]:
+        messages = consumer.consume(min(10_000, SIZES[size] - count), 30)
         kinds = [message.timestamp() for message in messages]
         columns: list[list[Any]] = [
             [message.key() for message in messages],
@@ -171,15 +168,6 @@ def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
 # ----------------------------------------------------------------------------- queries and streams
 
 
-class Run(NamedTuple):
-    """Records a second of the batches after the first, the CPU time of a record in all batches, and
-    the milliseconds of the median batch."""
-
-    rate: float
-    cpu_us: float
-    median_ms: float
-
-
 class Sources:
     """The three sources in one session, with the same options as far as they have them."""
 
@@ -194,15 +182,16 @@ class Sources:
         self.spark = local_session("bench", "local[2]", {**SETTINGS, **warehouse, **given})
         register_floor(self.spark)
 
-    def batch(self, kind: str, size: int) -> float:
-        """Return the records a second of a batch query."""
+    def batch(self, kind: str, size: int) -> Figures:
+        """Run a batch query."""
         began = time.monotonic()
         frame = self._of(self.spark.read, kind, size, SIZES[size], 0).load()
         frame.write.format("noop").mode("overwrite").save()
-        return SIZES[size] / (time.monotonic() - began)
+        return {"krec/s": SIZES[size] / (time.monotonic() - began) / 1000}
 
-    def stream(self, kind: str, size: int, count: int, limit: int, target: str = "") -> Run:
-        """Run a stream over the last ``count`` records, in batches of ``limit``."""
+    def stream(self, kind: str, size: int, count: int, limit: int, target: str = "") -> Figures:
+        """Run a stream over the last ``count`` records, in batches of ``limit``. Its rate is that
+        of the batches after the first; ``us`` is the CPU time of a record in all batches."""
         before = cpu_of_all()
         query = self._start(kind, size, count, limit, target)
         query.awaitTermination()
@@ -211,13 +200,15 @@ class Sources:
         rows = sum(each["numInputRows"] for each in progress)
         assert rows == count, (kind, rows)
         times = [each["durationMs"]["triggerExecution"] for each in progress[1:]]
-        return Run((count - limit) / sum(times) * 1000, cpu / rows * 1e6, median(times))
+        rate = (count - limit) / sum(times)
+        of_batch = {"ms": median(times), "cpu ms": cpu / rows * limit * 1e3}
+        return {"krec/s": rate, "us": cpu / rows * 1e6, **of_batch}
 
-    def start_s(self, kind: str) -> float:
-        """Return the seconds from the start of a stream to the end of its only batch."""
+    def start(self, kind: str) -> Figures:
+        """Run a stream from its start to the end of its only batch."""
         began = time.monotonic()
         self._start(kind, 100, FEW, FEW).awaitTermination()
-        return time.monotonic() - began
+        return {"s": time.monotonic() - began}
 
     def _start(self, kind: str, size: int, count: int, limit: int, target: str = "") -> Any:
         frame = self._of(self.spark.readStream, kind, size, count, limit).load()
@@ -241,6 +232,16 @@ class Sources:
         )
 
 
+@contextmanager
+def session(bootstrap: str) -> Iterator[Sources]:
+    with tempfile.TemporaryDirectory() as home:
+        sources = Sources(bootstrap, Path(home))
+        try:
+            yield sources
+        finally:
+            sources.spark.stop()
+
+
 def jars() -> str:
     """Return the official connector's jars, separated by commas; empty if there are none."""
     given = os.environ.get("MINIKAFKA_SPARK_KAFKA_JARS", "")
@@ -255,37 +256,37 @@ def cpu_of_all() -> float:
 
 def run_streams(report: Report) -> None:
     kinds = [OURS, OFFICIAL, FLOOR] if jars() else [OURS, FLOOR]
-    with filled_topics() as cluster, tempfile.TemporaryDirectory() as home:
-        sources = Sources(cluster.bootstrap, Path(home))
-        try:
+    with filled_topics() as cluster:
+        with session(cluster.bootstrap) as sources:
             warm(report, sources, kinds)
-        finally:
-            sources.spark.stop()
         cold(report, cluster.bootstrap, kinds[:-1])
 
 
 def warm(report: Report, sources: Sources, kinds: list[str]) -> None:
     report.section("Spark, warm, local[2]", OURS, "official")
+
+    def show(measure: Callable[[str], Figures], *rows: tuple[str, str, str, Aim]) -> None:
+        found = {kind: medians(each) for kind, each in warm_rounds(kinds, measure).items()}
+        for name, unit, key, aim in rows:
+            row(report, name, unit, {kind: each[key] for kind, each in found.items()}, **aim)
+
     for size, count in SIZES.items():
-        batches = in_turns(kinds, partial(sources.batch, size=size))
-        rates = {kind: median(each) / 1e3 for kind, each in batches.items()}
-        row(report, f"batch to noop, {size} B", "krec/s", rates)
-        limit = count // BATCHES
-        runs = in_turns(kinds, partial(sources.stream, size=size, count=count, limit=limit))
-        row(report, f"stream to noop, {size} B", "krec/s", medians(runs, "rate", 1e-3), least=1.5)
-        row(report, f"CPU of it, {size} B", "µs/record", medians(runs, "cpu_us"))
-    few = partial(sources.stream, size=100, count=FEW_BATCHES * FEW, limit=FEW)
-    runs = in_turns(kinds, few)
-    row(report, f"micro-batch of {FEW}", "ms", medians(runs, "median_ms"), most=100)
-    row(report, f"CPU of it, {FEW}", "ms", medians(runs, "cpu_us", FEW / 1e3))
-    begun = in_turns(kinds, sources.start_s)
-    seconds = {kind: median(each) for kind, each in begun.items()}
-    row(report, "start of a stream, to its first batch", "s", seconds, most=2)
+        query = partial(sources.batch, size=size)
+        show(query, (f"batch to noop, {size} B", "krec/s", "krec/s", {}))
+        show(
+            partial(sources.stream, size=size, count=count, limit=count // BATCHES),
+            (f"stream to noop, {size} B", "krec/s", "krec/s", {"least": 1.5}),
+            (f"CPU of it, {size} B", "µs/record", "us", {}),
+        )
+    show(
+        partial(sources.stream, size=100, count=FEW_BATCHES * FEW, limit=FEW),
+        (f"micro-batch of {FEW}", "ms", "ms", {"most": 100}),
+        (f"CPU of it, {FEW}", "ms", "cpu ms", {}),
+    )
+    show(sources.start, ("start of a stream, to its first batch", "s", "s", {"most": 2}))
 
 
-def medians(runs: dict[str, list[Any]], field: str, scale: float = 1.0) -> dict[str, float]:
-    return {kind: median(getattr(each, field) for each in of_kind) * scale
-            for kind, of_kind in runs.items()}  # fmt: skip
+Aim = dict[str, float]
 
 
 def row(report: Report, name: str, unit: str, values: dict[str, float], **aim: float) -> None:
@@ -296,47 +297,28 @@ def row(report: Report, name: str, unit: str, values: dict[str, float], **aim: f
 # ------------------------------------------------------------------------------------ cold starts
 
 
-class Cold(NamedTuple):
-    """Seconds of the session, the first batch query in it, and the first batch of a stream."""
-
-    session: float
-    batch: float
-    stream: float
-
-    @property
-    def session_and_batch(self) -> float:
-        return self.session + self.batch
-
-
 def cold(report: Report, bootstrap: str, kinds: list[str]) -> None:
     report.section("Spark, a session each time, local[2]", OURS, "official")
-    found: dict[str, list[Cold]] = {kind: [] for kind in kinds}
-    for _ in range(COLD_ROUNDS):
-        for kind in kinds:
-            command = [sys.executable, "-m", "scripts.lib.bench.spark", kind, bootstrap]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found[kind].append(Cold(*map(float, done.stdout.split()[-3:])))
-    for name, field in (
-        ("session", "session"),
-        ("then a batch of 1,000,000 of 100 B", "batch"),
-        ("then a stream, to its first batch", "stream"),
-        ("session and batch", "session_and_batch"),
-    ):
-        row(report, name, "s", medians(found, field))
+    command = (sys.executable, "-m", "scripts.lib.bench.spark")
+    measures = {kind: partial(figures_of, *command, kind, bootstrap) for kind in kinds}
+    found = {kind: medians(each) for kind, each in in_turns(measures, COLD_ROUNDS).items()}
+    for name in found[OURS]:
+        row(report, name, "s", {kind: each[name] for kind, each in found.items()})
 
 
-def cold_run(kind: str, bootstrap: str) -> Cold:
-    with tempfile.TemporaryDirectory() as home:
-        times = [time.monotonic()]
-        sources = Sources(bootstrap, Path(home))
-        times.append(time.monotonic())
+def cold_run(kind: str, bootstrap: str) -> Figures:
+    began = time.monotonic()
+    with session(bootstrap) as sources:
+        opened = time.monotonic()
         sources.batch(kind, 100)
-        times.append(time.monotonic())
-        sources.start_s(kind)
-        times.append(time.monotonic())
-        sources.spark.stop()
-        return Cold(*(after - before for before, after in itertools.pairwise(times)))
+        queried = time.monotonic()
+        return {
+            "session": opened - began,
+            "then a batch of records of 100 B": queried - opened,
+            "then a stream, to its first batch": sources.start(kind)["s"],
+            "session and batch": queried - began,
+        }
 
 
 if __name__ == "__main__":
-    print(*cold_run(*sys.argv[1:]))
+    print(json.dumps(cold_run(*sys.argv[1:])))

@@ -45,24 +45,14 @@ class Ready(DataSource):
         return SCHEMA
 
     def reader(self, schema: Any) -> Any:
-        return ReadyReader(self.options)
+        return Reader(self.options)
 
-    def streamReader(self, schema: Any) -> Any:
-        return ReadyStream(self.options)
-
-
-class ReadyReader(DataSourceReader):
-    def __init__(self, options: Any) -> None:
-        self.size, self.count = int(options["size"]), int(options["count"])
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition((n, self.count // PARTITIONS)) for n in range(PARTITIONS)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return ready_batches(self.size, *partition.value)
+    streamReader = reader
 
 
-class ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class Reader(DataSourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of a batch query and of a stream."""
+
     def __init__(self, options: Any) -> None:
         self.size, self.count = int(options["size"]), int(options["count"])
         self.limit = int(options["limit"])
@@ -76,8 +66,10 @@ class ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         return {"at": min(self.count, start["at"] + self.limit)}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        share = (end["at"] - start["at"]) // PARTITIONS
+    def partitions(self, *bounds: dict[str, Any]) -> list[InputPartition]:
+        """``bounds`` are the offsets of a batch of a stream; a batch query has none."""
+        begin, end = (each["at"] for each in bounds) if bounds else (0, self.count)
+        share = (end - begin) // PARTITIONS
         return [InputPartition((n, share)) for n in range(PARTITIONS)] if share else []
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 from confluent_kafka import Producer
 
 from minikafka.spark.pipeline.project import FILES, make_project
 from scripts.lib.bench.brokers import Brokers
+from scripts.lib.bench.harness import Figures, in_turns, medians
 from scripts.lib.bench.report import Report
 
 ROUNDS = 3
@@ -35,17 +35,8 @@ JAVAS_OWN = (
     "-XX:Tier4MinInvocationThreshold=600 -XX:Tier4CompileThreshold=15000 "
     "-XX:Tier4BackEdgeThreshold=40000"
 )
+END = "until its end"
 KINDS = {"minikafka": "", "Java's own": JAVAS_OWN}
-
-
-class Run(NamedTuple):
-    """CPU time of the JVM and of the other processes, and seconds until two events and the end."""
-
-    jvm_cpu_s: float
-    other_cpu_s: float
-    flows_s: float
-    completed_s: float
-    ended_s: float
 
 
 def run(report: Report) -> None:
@@ -57,30 +48,19 @@ def run(report: Report) -> None:
         report.section("Spark: a triggered run, local[2]", *KINDS)
         for name in ("the first", "the second"):  # which writes the archive
             show(report, name, {kind: shop.run(environ) for kind, shop in shops.items()})
-        rounds = [{kind: shop.run(environ) for kind, shop in shops.items()} for _ in range(ROUNDS)]
-        few = {kind: median([each[kind] for each in rounds]) for kind in KINDS}
+        runs = {kind: partial(shop.run, environ) for kind, shop in shops.items()}
+        few = {kind: medians(each) for kind, each in in_turns(runs, ROUNDS).items()}
         show(report, "of seven records", few, 15)
         for shop in shops.values():
             shop.sell(MANY)
         show(report, f"of {MANY:,}", {kind: shop.run(environ) for kind, shop in shops.items()})
 
 
-def show(report: Report, name: str, runs: dict[str, Run], aim: float | None = None) -> None:
+def show(report: Report, name: str, runs: dict[str, Figures], aim: float | None = None) -> None:
     ours, plain = runs.values()
-    for field, meaning in (
-        ("jvm_cpu_s", "CPU of the JVM"),
-        ("other_cpu_s", "CPU of Python"),
-        ("flows_s", "until flows run"),
-        ("completed_s", "until it is completed"),
-        ("ended_s", "until its end"),
-    ):
-        wanted = aim if field == "ended_s" else None
-        values = getattr(ours, field), getattr(plain, field)
-        report.row(f"{name}: {meaning}", "s", *values, most=wanted)
-
-
-def median(runs: list[Run]) -> Run:
-    return Run(*map(statistics.median, zip(*runs, strict=True)))
+    for meaning, value in ours.items():
+        wanted = aim if meaning == END else None
+        report.row(f"{name}: {meaning}", "s", value, plain[meaning], most=wanted)
 
 
 class Shop:
@@ -118,7 +98,7 @@ class Shop:
             if number % 10_000 == 0:
                 self._producer.flush(60)
 
-    def run(self, environ: dict[str, str]) -> Run:
+    def run(self, environ: dict[str, str]) -> Figures:
         """Add the seven orders of the template, and run the pipeline. Raises CalledProcessError."""
         for line in FILES["orders.jsonl"].splitlines():
             self._producer.produce(self._orders, line.encode())
@@ -144,7 +124,13 @@ class Shop:
         ended = time.monotonic() - began
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
-        return Run(jvm, others, events["is RUNNING"], events["is COMPLETED"], ended)
+        return {
+            "CPU of the JVM": jvm,
+            "CPU of Python": others,
+            "until flows run": events["is RUNNING"],
+            "until it is completed": events["is COMPLETED"],
+            END: ended,
+        }
 
 
 def cpu_until_end(process: subprocess.Popen[str]) -> tuple[float, float]:
