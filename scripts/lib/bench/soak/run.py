@@ -6,9 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import mean
 from typing import Final
 
 from scripts.lib.bench.brokers import QUICK, Brokers, spread
@@ -16,7 +18,7 @@ from scripts.lib.bench.harness import REPOSITORY, percentile
 from scripts.lib.bench.report import Report, figure, insert, marks
 from scripts.lib.bench.soak import samples, work
 from scripts.lib.bench.soak.ledger import Ledger, Verdict
-from scripts.lib.bench.soak.samples import Sample
+from scripts.lib.bench.soak.samples import Sample, cpu_percents
 from scripts.lib.bench.soak.waits import SHARES, Waits, drift, slope
 from scripts.lib.bench.soak.work import CHECKED, CHURNS, CLOCK, KEYED, PLAIN, TRANSACTIONS, Work
 
@@ -105,73 +107,50 @@ def soak_cluster(cluster: Brokers, seconds: float) -> Soak:
     places = spread(PARTITIONS, BROKERS, BROKERS)
     cluster.create(dict.fromkeys(CHECKED, places))
     cluster.create({KEYED.topic: places}, COMPACTED)
-    stop, stop_reading = threading.Event(), threading.Event()
+    stop, stop_reading, assigned = threading.Event(), threading.Event(), threading.Semaphore(0)
     waits = Waits(max(LEAST_INTERVAL_S, seconds / INTERVALS))
     shared = Work(cluster, Ledger(work.GROUPS), waits, stop)
-    assigned = threading.Semaphore(0)
-    with workers(readers(shared, assigned, stop_reading)) as check_readers:
-        for _ in range(len(work.GROUPS) * work.MEMBERS):
+    members = [
+        partial(work.consume, shared, group, assigned, stop_reading)
+        for group in work.GROUPS * work.MEMBERS
+    ]
+    writers = [
+        *(partial(work.produce, shared, each) for each in (*PLAIN, KEYED)),
+        partial(work.transact, shared, TRANSACTIONS),
+        *(partial(work.churn, shared, each) for each in CHURNS),
+    ]
+    with workers(members, stop_reading) as check_members:
+        for _ in members:
             assigned.acquire(timeout=LIMIT_S)
         waits.began = time.monotonic() + SETTLE_S
-        with workers(writers(shared)) as check_writers:
-            soak = watch(Soak(waits), cluster, seconds, (check_readers, check_writers))
-            stop.set()
+        with workers(writers, stop) as check_writers:
+            soak = watch(Soak(waits), cluster, seconds, (check_members, check_writers))
         read_rest(shared)
-        stop_reading.set()
     work.read_compacted(shared, PARTITIONS)
     soak.verdict = shared.ledger.verdict()
     return soak
 
 
-# -------------------------------------------------------------------------------------- workers
-
-Job = tuple[str, Callable[[], None]]
-
-
-def readers(shared: Work, assigned: threading.Semaphore, stop: threading.Event) -> list[Job]:
-    return [
-        (f"{group}-{member}", partial(work.consume, shared, group, assigned, stop))
-        for group in work.GROUPS
-        for member in range(work.MEMBERS)
-    ]
-
-
-def writers(shared: Work) -> list[Job]:
-    return [
-        *((each.name, partial(work.produce, shared, each)) for each in (*PLAIN, KEYED)),
-        (TRANSACTIONS.name, partial(work.transact, shared, TRANSACTIONS)),
-        *((each.name, partial(work.churn, shared, each)) for each in CHURNS),
-    ]
-
-
 @contextmanager
-def workers(jobs: Sequence[Job]) -> Iterator[Callable[[], None]]:
-    """Run each job in a thread; the value raises the first error of one. Waits for all at the
-    end."""
-    errors: list[BaseException] = []
+def workers(
+    jobs: Sequence[Callable[[], None]], stop: threading.Event
+) -> Iterator[Callable[[], None]]:
+    """Run each job in a thread. The value raises the error of a job that has failed. At the end
+    ``stop`` is set, and all jobs are waited for."""
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        running = [pool.submit(job) for job in jobs]
 
-    def guarded(job: Callable[[], None]) -> None:
+        def check() -> None:
+            for each in running:
+                if each.done():
+                    each.result()
+
         try:
-            job()
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    def check() -> None:
-        if errors:
-            raise RuntimeError("a worker of the soak has failed") from errors[0]
-
-    threads = [
-        threading.Thread(target=guarded, args=(job,), name=name, daemon=True) for name, job in jobs
-    ]
-    for thread in threads:
-        thread.start()
-    yield check
-    for thread in threads:
-        thread.join(2 * LIMIT_S)
-        if thread.is_alive():
-            raise RuntimeError(f"{thread.name} does not end")
-    check()
+            yield check
+        finally:
+            stop.set()
+        for each in running:
+            each.result(2 * LIMIT_S)
 
 
 def watch(
@@ -212,20 +191,15 @@ def print_interval(soak: Soak, number: int) -> None:
         found = soak.waits.of(stream, number)
         shares = "/".join(figure(percentile(found, share)) for share in SHARES.values())
         parts.append(f"{stream} {shares}")
-    now = soak.samples[-BROKERS:]
-    before = soak.samples[: -int(soak.waits.interval_s) * BROKERS][-BROKERS:] or now
-    cpu = [
-        100 * (a.cpu_s - b.cpu_s) / (a.at - b.at) if a.at > b.at else 0.0
-        for a, b in zip(now, before, strict=True)
-    ]
-    text = (
-        f"  {number * soak.waits.interval_s:6.0f} s  {', '.join(parts)} ms"
-        f" | MB {' '.join(f'{s.rss_mb:.1f}' for s in now)}"
-        f" | CPU % {' '.join(f'{share:.0f}' for share in cpu)}"
-        f" | fds {' '.join(str(s.descriptors) for s in now)}"
-        f" | tasks {' '.join(str(s.tasks) for s in now)} | load {soak.load[-1]:.1f}"
-    )
-    print(text, flush=True)
+    brokers = []
+    for broker in range(1, BROKERS + 1):
+        last = soak.of_broker(broker)[-1 - int(soak.waits.interval_s) :]
+        cpu = mean(cpu_percents(last)) if len(last) > 1 else 0.0
+        now = last[-1]
+        brokers.append(f"{now.rss_mb:.1f} MB, {cpu:.0f}%, {now.descriptors} fds, {now.tasks} tasks")
+    seconds = number * soak.waits.interval_s
+    text = " | ".join([f"  {seconds:6.0f} s  {', '.join(parts)} ms", *brokers])
+    print(f"{text} | load {soak.load[-1]:.1f}", flush=True)
 
 
 def show(report: Report, soak: Soak) -> None:

@@ -69,16 +69,9 @@ class Work:
         return Producer({**common, "socket.nagle.disable": True, **stream.settings})
 
     def consumer(self, group: str) -> Consumer:
-        return Consumer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "socket.nagle.disable": True,
-            }
-        )
+        common = {"bootstrap.servers": self.cluster.bootstrap, "socket.nagle.disable": True}
+        reads = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        return Consumer({**common, **reads, "group.id": group, "enable.auto.commit": False})
 
 
 # --------------------------------------------------------------------------------------- producers
