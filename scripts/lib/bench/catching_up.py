@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from scripts.lib.bench.brokers import LARGE, Brokers
-from scripts.lib.bench.harness import cpu_seconds, wait_until
+from scripts.lib.bench.harness import Figures, cpu_seconds, wait_until
 from scripts.lib.bench.load import IN_FLIGHT, Client, rate
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
@@ -42,15 +42,13 @@ def run(report: Report) -> None:
             results = [fetch.drive(300) for _ in range(ROUNDS)]
             volume = fetched_bytes(results[0].answer) / 1e6
             name = f"beside a client with {in_flight} in flight"
-            speed = median(each[0] for each in rounds)
+            speed = median(each["MB/s"] for each in rounds)
             report.row(name, "MB/s", speed, rate(results) * volume, least)
-        for number, name in ((1, "leader"), (2, "follower")):
-            report.row(f"CPU of the {name}, a GB", "s", min(each[number] for each in rounds))
+        for name in ("leader", "follower"):
+            report.row(f"CPU of the {name}, a GB", "s", min(each[name] for each in rounds))
 
 
-def catch_up(
-    cluster: Brokers, leader: int, follower: int, produce: Client
-) -> tuple[float, float, float]:
+def catch_up(cluster: Brokers, leader: int, follower: int, produce: Client) -> Figures:
     """Stop the follower, fill the log, let it go on. Return its MB/s, and the CPU seconds for a GB
     of the leader and of the follower."""
     logs = [cluster.data(broker) / f"{TOPIC}-0" for broker in (leader, follower)]
@@ -64,11 +62,11 @@ def catch_up(
     began = time.monotonic()
     cluster.kill(follower, signal.SIGCONT)
     wait_until(lambda: bytes_of_log(logs[1]) >= full, "the end of the log", every_s=0.002)
-    speed = behind / (time.monotonic() - began) / 1e6
-    used = (cpu_seconds([p]) - b for p, b in zip(processes, before, strict=True))
-    of_leader, of_follower = (each / behind * 1e9 for each in used)
+    seconds = time.monotonic() - began
+    used = [cpu_seconds([p]) - b for p, b in zip(processes, before, strict=True)]
     wait_until(lambda: in_sync(produce.port) == 2, "an ISR with the follower")
-    return speed, of_leader, of_follower
+    mb = behind / 1e6
+    return {"MB/s": mb / seconds, "leader": used[0] / mb * 1000, "follower": used[1] / mb * 1000}
 
 
 def in_sync(port: int) -> int:

@@ -13,7 +13,7 @@ import platform
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -35,8 +35,8 @@ from scripts.lib.bench.brokers import (
 )
 from scripts.lib.bench.failover import FAILED, FAILOVER, SHUTDOWN, STOP, Add
 from scripts.lib.bench.harness import REPOSITORY, child, percentile, resident_mb
-from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client
-from scripts.lib.bench.loads import KB, MB, bare, end_to_end, name_of, produced, reads
+from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, drive_in_turns
+from scripts.lib.bench.loads import KB, MB, TABLES, bare, end_to_end, produced, reads
 from scripts.lib.bench.report import PROBE, Report, Section, Sheet, insert, tables
 from scripts.lib.bench.requests import fetched_bytes
 
@@ -47,20 +47,15 @@ MEASURED = 3  # times in a row, of rates
 SETTINGS = {**LARGE, **QUICK}  # the rest is Kafka's default
 
 WARM_UP = 20_000  # produce requests; a JVM has compiled its hot paths then
-# batch bytes, records in a batch, requests
-PRODUCED = (
-    (KB, 1, 12_000),
-    (16 * KB, 1, 5_000),
-    (16 * KB, 160, 5_000),
-    (256 * KB, 1, 400),
-    (256 * KB, 2560, 400),
-)
-REPLICATED = ((KB, 3_000), (16 * KB, 1_500), (256 * KB, 300))
+# From the table of loads, in shorter rounds.
+(PRODUCED,) = TABLES["produce"]
+(REPLICATED,) = TABLES["replication"]
+(ONE_AT_A_TIME,) = TABLES["latency"]
+SHORTER = 2
 FETCHED = (KB, 16 * KB, 256 * KB)
 FETCHES = 700
 FRAME_BYTES = 80  # of a Fetch of one partition, and of a response without records
 CONNECTIONS = 8
-ONE_AT_A_TIME = 2_000
 END_TO_END = 500
 BUSY = 1.0  # load average from which on figures are not to be relied on
 SHARES = (0.5, 0.99)
@@ -85,7 +80,7 @@ def run(others: Sequence[Callable[[Report], None]]) -> None:
     at the end."""
     insert(DOCUMENT.read_text(), "")  # fail now if the marks are missing
     jars = apache_kafka.jars_to_compare(os.environ)
-    about, sheet, alone = conditions(jars), compare(both(jars)), Report()
+    about, sheet, alone = conditions(jars), compare(jars), Report()
     for measure_alone in others:
         measure_alone(alone)
     measured = f"{about}\n\n{tables(sheet)}\n\n{alone.markdown()}"
@@ -93,21 +88,24 @@ def run(others: Sequence[Callable[[Report], None]]) -> None:
     print(f"\n{measured}\n\nwritten: {DOCUMENT.relative_to(REPOSITORY)}")
 
 
-def both(jars: Path) -> dict[str, Command]:
-    return {OURS: minikafka_command, KAFKA: partial(apache_kafka.broker_command, jars)}
-
-
-def compare(commands: Mapping[str, Command]) -> Sheet:
+def compare(jars: Path) -> Sheet:
     sheet = Sheet(SECTIONS)
-    for number in range(1, ROUNDS + 1):
-        for measure, brokers in ((one_broker, 1), (three_brokers, 3)):
+    commands: dict[str, Command] = {OURS: minikafka_command}
+    commands[KAFKA] = partial(apache_kafka.broker_command, jars)
+
+    def measure(
+        of: Callable[[Add, Add, Brokers], None], brokers: int, kind: str, command: Command
+    ) -> None:
+        began = time.monotonic()
+        with Brokers(brokers, SETTINGS, command) as cluster:
+            of(partial(sheet.add, kind), partial(sheet.add, PROBE), cluster.take_memory())
+        took = f"{time.monotonic() - began:.0f} s"
+        print(f"brokers of {kind}: {brokers}, {took}", flush=True)
+
+    for _ in range(ROUNDS):
+        for of, brokers in ((one_broker, 1), (three_brokers, 3)):
             for kind, command in commands.items():
-                began = time.monotonic()
-                with Brokers(brokers, SETTINGS, command) as cluster:
-                    cluster.take_memory()
-                    measure(partial(sheet.add, kind), partial(sheet.add, PROBE), cluster)
-                took = f"{time.monotonic() - began:.0f} s"
-                print(f"round {number}, brokers of {kind}: {brokers}, {took}", flush=True)
+                measure(of, brokers, kind, command)
     return sheet
 
 
@@ -116,9 +114,8 @@ def compare(commands: Mapping[str, Command]) -> Sheet:
 
 def rates(add: Add, section: Section, name: str, client: Client, count: int, scale: float) -> None:
     """Add ``scale`` times the requests a second of some rounds, after a warm-up."""
-    client.drive(max(50, count // 4))
-    for _ in range(MEASURED):
-        add(section, name, client.drive(count).per_second * scale)
+    for result in drive_in_turns({name: client}, count, MEASURED)[name]:
+        add(section, name, result.per_second * scale)
 
 
 def one_broker(add: Add, add_probe: Add, cluster: Brokers) -> None:
@@ -126,12 +123,12 @@ def one_broker(add: Add, add_probe: Add, cluster: Brokers) -> None:
     time.sleep(3)
     add(MEMORY, "at rest, 3 s after the start", resident_mb(cluster.process(1)))
     produced(KB)(cluster).drive(WARM_UP)
-    for size, records, count in PRODUCED:
-        client = produced(size, records)(cluster)
-        rates(add, PRODUCE, name_of(size, records), client, count, 1)
-        rates(add_probe, PRODUCE, name_of(size, records), bare(cluster, client), count, 1)
+    for load in PRODUCED.loads:
+        client, count = load.ours(cluster), load.count // SHORTER
+        rates(add, PRODUCE, load.name, client, count, 1)
+        rates(add_probe, PRODUCE, load.name, bare(cluster, client), count, 1)
     many = produced(KB, connections=CONNECTIONS)(cluster)
-    rates(add, PRODUCE, f"1 KB, {CONNECTIONS} connections", many, PRODUCED[0][2], 1)
+    rates(add, PRODUCE, f"1 KB, {CONNECTIONS} connections", many, WARM_UP, 1)
     for size in FETCHED:
         client = reads(cluster, size)
         volume = fetched_bytes(client.drive(1).answer) / 1e6
@@ -169,14 +166,13 @@ def stop_and_start(add: Add, cluster: Brokers) -> None:
 def three_brokers(add: Add, add_probe: Add, cluster: Brokers) -> None:
     add(START, "three brokers at once, empty directories", cluster.seconds_to_serve)
     produced(KB, acks=1, replicas=3)(cluster).drive(WARM_UP)
-    for size, count in REPLICATED:
-        client = produced(size, acks=-1, replicas=3)(cluster)
-        rates(add, REPLICATE, f"{size // KB} KB", client, count, 1)
-    for name, acks in (("acks=1", 1), ("acks=all", -1)):
-        client = produced(KB, acks=acks, replicas=3, in_flight=1)(cluster)
-        latencies(add, name, client)
-        if acks == 1:
-            latencies(add_probe, name, bare(cluster, client))
+    for load in REPLICATED.loads:
+        if load.shows == ("rate",):
+            rates(add, REPLICATE, load.name, load.ours(cluster), load.count // SHORTER, 1)
+    for load in ONE_AT_A_TIME.loads:
+        client = load.ours(cluster)
+        latencies(add, load.name, client, load.count)
+        latencies(add_probe, load.name, bare(cluster, client), load.count)
     cluster.create({"end-to-end": [[1, 2, 3]]})
     taken = asyncio.run(end_to_end(cluster.bootstrap, "end-to-end", END_TO_END))
     for share in SHARES:
@@ -185,11 +181,11 @@ def three_brokers(add: Add, add_probe: Add, cluster: Brokers) -> None:
     failover.leaders_go(add, cluster)
 
 
-def latencies(add: Add, name: str, client: Client) -> None:
-    client.drive(ONE_AT_A_TIME // 10)
-    result = client.drive(ONE_AT_A_TIME)
+def latencies(add: Add, name: str, client: Client, count: int) -> None:
+    client.drive(count // 10)
+    result = client.drive(count)
     for share in SHARES:
-        add(LATENCY, f"produce {name}, p{share * 100:.0f}", result.percentile_ms(share))
+        add(LATENCY, f"{name}, p{share * 100:.0f}", result.percentile_ms(share))
 
 
 # ----------------------------------------------------------------------------------- conditions

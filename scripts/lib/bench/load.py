@@ -8,13 +8,14 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from statistics import median
 
 import psutil
 import uvloop
 
-from scripts.lib.bench.harness import cpu_seconds, percentile
+from scripts.lib.bench.harness import cpu_seconds, in_turns, percentile
 from scripts.lib.bench.probe import Frames
 from scripts.lib.bench.requests import Check
 
@@ -164,15 +165,14 @@ class Connection(Frames):
                 future.set_exception(ConnectionError(f"closed by the server: {error}"))
 
 
-def in_turns(clients: Mapping[str, Client], count: int, rounds: int) -> dict[str, list[Result]]:
-    """Warm up each client, and take rounds of all in turns: what disturbs the machine meets all."""
+def drive_in_turns(
+    clients: Mapping[str, Client], count: int, rounds: int
+) -> dict[str, list[Result]]:
+    """Warm up each client, and take rounds of all in turns."""
     for client in clients.values():
         client.drive(max(50, count // 10))
-    found: dict[str, list[Result]] = {name: [] for name in clients}
-    for _ in range(rounds):
-        for name, client in clients.items():
-            found[name].append(client.drive(count))
-    return found
+    drives = {name: partial(client.drive, count) for name, client in clients.items()}
+    return in_turns(drives, rounds)
 
 
 def middle(results: Sequence[Result]) -> Result:

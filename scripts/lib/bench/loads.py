@@ -17,7 +17,7 @@ from scripts.lib.bench.brokers import LARGE, OURS, Brokers, spread
 from scripts.lib.bench.groups import SETTINGS as GROUPS
 from scripts.lib.bench.groups import at_rest, commits, heartbeats
 from scripts.lib.bench.harness import child, percentile
-from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, Result, in_turns, middle
+from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, Result, drive_in_turns, middle
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
     check_of,
@@ -162,7 +162,7 @@ class Load:
     def run(self, report: Report, cluster: Brokers, columns: tuple[str, str], rounds: int) -> None:
         client = self.ours(cluster)
         sides = dict(zip(columns, (client, self.beside(cluster, client)), strict=True))
-        ours, beside = (middle(each) for each in in_turns(sides, self.count, rounds).values())
+        ours, beside = (middle(each) for each in drive_in_turns(sides, self.count, rounds).values())
         for number, key in enumerate(self.shows):
             shown = FIGURES[key]
             mb = f"{ours.per_second * self.size / 1e6:,.0f} MB/s" if self.size else ""

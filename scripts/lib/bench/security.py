@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import ssl
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import uvloop
 
@@ -33,9 +36,9 @@ from minikafka.core.security.acls import (
 )
 from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench.brokers import KAFKA, LARGE, Brokers, Command, kinds
-from scripts.lib.bench.harness import percentile, resident_mb, take_memory
-from scripts.lib.bench.load import Client, in_turns, rate
-from scripts.lib.bench.loads import KB, MB, reads
+from scripts.lib.bench.harness import Figures, percentile, resident_mb, take_memory
+from scripts.lib.bench.load import Client, drive_in_turns, rate
+from scripts.lib.bench.loads import KB, reads
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
     Connection,
@@ -46,6 +49,7 @@ from scripts.lib.bench.requests import (
     produce_frame,
 )
 
+T = TypeVar("T")
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 LISTENERS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 USER, PASSWORD = "alice", "alice-secret"
@@ -89,7 +93,7 @@ def security_settings(home: Path) -> dict[str, object]:
     the settings of all listeners."""
     now = datetime.datetime.now(datetime.UTC)
     authority = new_authority("bench", now)
-    (home / "keys.pem").write_text(authority.issue("bench", ["127.0.0.1"], now))
+    (home / "keys.pem").write_text(authority.issue("broker", ["127.0.0.1"], now))
     (home / "ca.pem").write_text(authority.pem)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     entry = f'{module} required user_{USER}="{PASSWORD}";'
@@ -136,6 +140,11 @@ def producer(
     )
 
 
+def by_kind(measure: Callable[[Command], T]) -> list[T]:
+    """Measure minikafka, and Kafka if it is there."""
+    return [measure(command) for command in kinds().values()]
+
+
 def row(
     report: Report, name: str, unit: str, values: Sequence[float], notes: Sequence[str]
 ) -> None:
@@ -150,34 +159,33 @@ def row(
 def compare_listeners(report: Report, settings: Mapping[str, object]) -> None:
     """Rounds over each listener in turn, of one broker; then the other kind."""
     report.section("one broker, five in flight, by listener (share of PLAINTEXT)", probe=KAFKA)
-    measured = []
-    for command in kinds().values():
-        with cluster_of(command, settings) as cluster:
-            measured.append(rates_by_listener(cluster, settings))
-    for name, unit, listener in measured[0]:
-        values = [rates[name, unit, listener] for rates in measured]
-        plain = [rates[name, unit, PLAINTEXT] for rates in measured]
-        shares = [f"{value / base:.2f}" for value, base in zip(values, plain, strict=True)]
-        row(report, f"{name}, {listener}", unit, values, shares)
+    measured = by_kind(partial(rates_by_listener, settings))
+    for (name, unit), listener in itertools.product(measured[0], LISTENERS):
+        found = [rates[name, unit] for rates in measured]
+        shares = [f"{each[listener] / each[PLAINTEXT]:.2f}" for each in found]
+        row(report, f"{name}, {listener}", unit, [each[listener] for each in found], shares)
 
 
 def rates_by_listener(
-    cluster: Brokers, settings: Mapping[str, object]
-) -> dict[tuple[str, str, str], float]:
-    found = {}
-    for size, count in PRODUCED:
-        doors = {name: producer(cluster, name, settings, size) for name in LISTENERS}
-        for name, rounds in in_turns(doors, count, ROUNDS).items():
-            found[f"produce {size // KB} KB", "1/s", name] = rate(rounds)
-    fetches = reads(cluster, 16 * KB)
-    doors = {
-        name: Client(door.port, fetches.frames, fetched_bytes, opening=door.opening, tls=door.tls)
-        for name, door in doors.items()
-    }
-    for name, rounds in in_turns(doors, FETCHES, ROUNDS).items():
-        volume = fetched_bytes(rounds[0].answer) / 1e6
-        found[f"fetch {MB // MB} MB", "MB/s", name] = rate(rounds) * volume
+    settings: Mapping[str, object], command: Command
+) -> dict[tuple[str, str], Figures]:
+    found: dict[tuple[str, str], Figures] = {}
+    with cluster_of(command, settings) as cluster:
+        for size, count in PRODUCED:
+            doors = {name: producer(cluster, name, settings, size) for name in LISTENERS}
+            found[f"produce {size // KB} KB", "1/s"] = rates(doors, count)
+        frames = reads(cluster, 16 * KB).frames
+        doors = {
+            name: replace(door, frames=frames, check=fetched_bytes) for name, door in doors.items()
+        }
+        volume = fetched_bytes(doors[PLAINTEXT].drive(1).answer) / 1e6
+        fetches = rates(doors, FETCHES)
+    found["fetch 1 MB", "MB/s"] = {name: volume * each for name, each in fetches.items()}
     return found
+
+
+def rates(doors: Mapping[str, Client], count: int) -> Figures:
+    return {name: rate(each) for name, each in drive_in_turns(doors, count, ROUNDS).items()}
 
 
 # ---- an authorizer, and quotas
@@ -192,20 +200,18 @@ def compare_settings(
     prepare: Callable[[Brokers], None],
 ) -> None:
     """Two brokers of a kind at the same time, in turns; one has ``more`` and is prepared."""
+
+    def both(command: Command) -> Figures:
+        with cluster_of(command, plain) as bare, cluster_of(command, more) as prepared:
+            prepare(prepared)
+            sides = {"none": bare, "more": prepared}
+            doors = {name: producer(each, listener, plain) for name, each in sides.items()}
+            return rates(doors, PRODUCED[0][1])
+
     report.section(title, probe=KAFKA)
-    values, notes = [], []
-    for command in kinds().values():
-        with ExitStack() as stack:
-            doors = {}
-            for name, settings in (("none", plain), ("more", more)):
-                cluster = stack.enter_context(cluster_of(command, settings))
-                if name == "more":
-                    prepare(cluster)
-                doors[name] = producer(cluster, listener, plain)
-            found = in_turns(doors, PRODUCED[0][1], ROUNDS)
-        values.append(rate(found["more"]))
-        notes.append(f"{values[-1] / rate(found['none']):.2f}")
-    row(report, f"produce 1 KB, {listener}", "1/s", values, notes)
+    found = by_kind(both)
+    shares = [f"{each['more'] / each['none']:.2f}" for each in found]
+    row(report, f"produce 1 KB, {listener}", "1/s", [each["more"] for each in found], shares)
 
 
 def create_acls(cluster: Brokers) -> None:
@@ -271,48 +277,33 @@ def bear_failing_logins(report: Report, settings: Mapping[str, object]) -> None:
     """A client that has logged in produces, alone and then beside the failing logins."""
     title = f"a logged-in client beside {FAILING_LOGINS} failing logins in {FAILING_S} s"
     report.section(f"{title} (ms)", probe=KAFKA)
-    alone: list[list[float]] = []
-    beside: list[list[float]] = []
-    notes = []
-    for command in kinds().values():
-        with cluster_of(command, settings) as cluster:
-            victim = producer(cluster, SASL_PLAINTEXT, settings)
-            victim.drive(VICTIM_REQUESTS // 2)
-            alone.append(sorted(victim.drive(VICTIM_REQUESTS).latencies_ms))
-            before, latencies = resident_mb(cluster.process(1)), []
-            with failing_logins(cluster) as (attackers, sockets):
-                while attackers.poll() is None:
-                    latencies += victim.drive(500).latencies_ms
-            beside.append(sorted(latencies))
-            grown = resident_mb(cluster.process(1)) - before
-            notes.append(f"{max(sockets)} sockets at most, {grown:+.0f} MB")
+    found = by_kind(partial(beside_failing_logins, settings))
     for share in (0.5, 0.99):
         name = f"produce 1 KB p{share * 100:.0f}"
-        row(report, f"{name}, alone", "ms", [percentile(each, share) for each in alone], [])
-        row(report, f"{name}, beside", "ms", [percentile(each, share) for each in beside], notes)
+        row(report, f"{name}, alone", "ms", [percentile(each[0], share) for each in found], [])
+        beside = [percentile(each[1], share) for each in found]
+        row(report, f"{name}, beside", "ms", beside, [each[2] for each in found])
 
 
-@contextmanager
-def failing_logins(cluster: Brokers) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
-    """Failing logins from another process, and the numbers of sockets that the broker has."""
-    command = [sys.executable, "-m", "scripts.lib.bench.security"]
-    attackers = subprocess.Popen([*command, str(cluster.port(1, SASL_PLAINTEXT))])
-    broker, sockets = cluster.process(1), [0]
-
-    def watch() -> None:
-        while attackers.poll() is None:
-            sockets.append(len(broker.net_connections("tcp")))
-            time.sleep(0.2)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield attackers, sockets
-    finally:
-        attackers.kill()
-        thread.join()
-    if attackers.returncode:
-        raise RuntimeError("not every login was refused")
+def beside_failing_logins(
+    settings: Mapping[str, object], command: Command
+) -> tuple[list[float], list[float], str]:
+    """Return the client's latencies, sorted, and what the broker needs for the failing logins."""
+    with cluster_of(command, settings) as cluster:
+        victim, broker = producer(cluster, SASL_PLAINTEXT, settings), cluster.process(1)
+        victim.drive(VICTIM_REQUESTS // 2)
+        alone = victim.drive(VICTIM_REQUESTS).latencies_ms
+        before, beside, sockets = resident_mb(broker), [], 0
+        attack = [sys.executable, "-m", "scripts.lib.bench.security"]
+        port = cluster.port(1, SASL_PLAINTEXT)
+        with subprocess.Popen([*attack, str(port)]) as attackers:
+            while attackers.poll() is None:
+                beside += victim.drive(500).latencies_ms
+                sockets = max(sockets, len(broker.net_connections("tcp")))
+        if attackers.returncode:
+            raise RuntimeError("not every login was refused")
+        grown = resident_mb(broker) - before
+        return sorted(alone), sorted(beside), f"{sockets} sockets at most, {grown:+.0f} MB"
 
 
 async def fail(port: int) -> bool:
