@@ -22,13 +22,20 @@ from scripts.lib.bench.report import Report
 RECORDS = 20_000  # as many as Spark hands to a function at once
 MEASURED_S = 1.0
 
-Measured = Callable[[], object]
+FIELDS = (
+    "int64 id = 1; string product = 2; double amount = 3; optional string note = 4; int64 at = 5;"
+)
+LISTS = "string id = 1; repeated int64 days = 2; repeated string tags = 3; repeated Item items = 4;"
+ITEM = "message Item { string product = 1; double amount = 2; }"
 
 
 def run(report: Report) -> None:
     title = f"formats: records of five fields, batches of {RECORDS:,}, thousands a second of CPU"
     report.section(title, ours="columns", probe="library")
-    for kind, schema, rows, read in (_avro(), _protobuf(), _protobuf_lists(), _json()):
+    plain, lists = _rows(int), [_lists(number) for number in range(RECORDS)]
+    protobuf = _protobuf(2, PROTOBUF, FIELDS, plain)
+    with_lists = _protobuf(4, f"{PROTOBUF} with lists", LISTS, lists)
+    for kind, schema, rows, read in (_avro(), protobuf, with_lists, _json()):
         fixed = format_of(schema, None)
         column = pa.array(rows, fixed.arrow_type)
         values = fixed.encode(column)
@@ -68,38 +75,26 @@ def _avro() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]
     return AVRO, schema, rows, lambda raw: fastavro.schemaless_reader(io.BytesIO(raw), parsed, None)
 
 
-def _protobuf() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:
+def _protobuf(
+    number: int, kind: str, fields: str, rows: list[Any]
+) -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:
     from google.protobuf.message_factory import GetMessageClass
 
-    fields = "int64 id = 1; string product = 2; double amount = 3; optional string note = 4;"
-    text = f'syntax = "proto3"; message Order {{ {fields} int64 at = 5; }}'
-    schema = RegisteredSchema(2, PROTOBUF, ProtobufSchema(text).serialized())
+    text = f'syntax = "proto3"; message Order {{ {fields} }} {ITEM}'
+    schema = RegisteredSchema(number, PROTOBUF, ProtobufSchema(text).serialized())
     order = GetMessageClass(file_of(schema).message_types_by_name["Order"])
-    return PROTOBUF, schema, _rows(int), lambda raw: order.FromString(raw[1:])
+    return kind, schema, rows, lambda raw: order.FromString(raw[1:])
 
 
-def _protobuf_lists() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:
+def _lists(number: int) -> dict[str, Any]:
     """A text, and lists of numbers, texts and messages with zero to four elements each."""
-    from google.protobuf.message_factory import GetMessageClass
-
-    fields = "string id = 1; repeated int64 days = 2; repeated string tags = 3;"
-    item = "message Item { string product = 1; double amount = 2; }"
-    text = f'syntax = "proto3"; message Order {{ {fields} repeated Item items = 4; }} {item}'
-    schema = RegisteredSchema(4, PROTOBUF, ProtobufSchema(text).serialized())
-    order = GetMessageClass(file_of(schema).message_types_by_name["Order"])
-    rows = [
-        {
-            "id": f"order-{number}",
-            "days": [number * 1000 + day for day in range(number % 5)],
-            "tags": [f"tag-{tag}" for tag in range((number + 1) % 5)],
-            "items": [
-                {"product": f"product-{number % 97}", "amount": item / 2}
-                for item in range((number + 2) % 5)
-            ],
-        }
-        for number in range(RECORDS)
-    ]
-    return f"{PROTOBUF} with lists", schema, rows, lambda raw: order.FromString(raw[1:])
+    product = f"product-{number % 97}"
+    return {
+        "id": f"order-{number}",
+        "days": [number * 1000 + day for day in range(number % 5)],
+        "tags": [f"tag-{tag}" for tag in range((number + 1) % 5)],
+        "items": [{"product": product, "amount": n / 2} for n in range((number + 2) % 5)],
+    }
 
 
 def _json() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:
@@ -110,7 +105,7 @@ def _json() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]
     return JSON, schema, _rows(int), json.loads
 
 
-def _rate(work: Measured) -> float:
+def _rate(work: Callable[[], object]) -> float:
     """Return thousands of records in a second of this process's CPU time."""
     work()
     begun, rounds = time.process_time(), 0

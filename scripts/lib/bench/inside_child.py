@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 FURTHER = 5  # clusters, and cycles of a test, after the first ones
 TIMEOUT_S = 30
@@ -26,7 +27,13 @@ def memory() -> float:
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
-def median(values: list[float]) -> float:
+def timed(work: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    work()
+    return ms_since(begun)
+
+
+def median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
@@ -47,14 +54,9 @@ def inside(started: float, brokers: str) -> dict[str, float]:
     cluster.start()
     measured = {"first": ms_since(started), "memory": memory() - before}
     cluster.stop()
-    starts, stops = [], []
-    for _ in range(FURTHER):
-        cluster, begun = InsideCluster(count), time.monotonic()
-        cluster.start()
-        starts.append(ms_since(begun))
-        begun = time.monotonic()
-        cluster.stop()
-        stops.append(ms_since(begun))
+    clusters = [InsideCluster(count) for _ in range(FURTHER)]
+    times = [(timed(each.start), timed(each.stop)) for each in clusters]
+    starts, stops = zip(*times, strict=True)
     return {**measured, "further": median(starts), "stop": median(stops)}
 
 
@@ -67,8 +69,7 @@ def cycle(_: float, brokers: str) -> dict[str, float]:
     from minikafka.testing.inside_place import InsidePlace
     from minikafka.testing.view import TestView
 
-    def one(number: int) -> float:
-        begun = time.monotonic()
+    def one(number: int) -> None:
         view = TestView(InsidePlace(cluster), f"cycle-{number}")
         view.begin()
         topic = view.topic()
@@ -82,21 +83,21 @@ def cycle(_: float, brokers: str) -> dict[str, float]:
         assert message is not None
         assert message.value() == b"value"
         consumer.close()
-        ending = time.monotonic()
-        view.reset()
-        ends.append(ms_since(ending))
-        return ms_since(begun)
+        ends.append(timed(view.reset))
 
     ends: list[float] = []
     with InsideCluster(int(brokers)) as cluster:
-        measured = {"first": one(0), "further": median([one(n) for n in range(1, FURTHER + 1)])}
-        times = []
+        first, *further = [timed(lambda: one(number)) for number in range(1 + FURTHER)]  # noqa: B023
+        resets = []
         for number in range(FURTHER):
             cluster.create_topic(f"reset-{number}")
-            begun = time.monotonic()
-            cluster.reset()
-            times.append(ms_since(begun))
-    return {**measured, "end": median(ends), "reset": median(times)}
+            resets.append(timed(cluster.reset))
+    return {
+        "first": first,
+        "further": median(further),
+        "end": median(ends),
+        "reset": median(resets),
+    }
 
 
 def mock(started: float, brokers: str) -> dict[str, float]:
@@ -114,12 +115,7 @@ def mock(started: float, brokers: str) -> dict[str, float]:
 
     one()
     measured = {"first": ms_since(started), "memory": memory() - before}
-    times = []
-    for _ in range(FURTHER):
-        begun = time.monotonic()
-        one()
-        times.append(ms_since(begun))
-    return {**measured, "further": median(times)}
+    return {**measured, "further": median([timed(one) for _ in range(FURTHER)])}
 
 
 MEASUREMENTS = {"import": imported, "inside": inside, "cycle": cycle, "mock": mock}

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.harness import percentile
@@ -19,6 +19,9 @@ from scripts.lib.screenshots import fewer_colours
 STALLED: Final = re.compile(r"loop_stalled .*stalled_ms=(\d+)")
 LIMIT_S: Final = 10
 DRAWN: Final = ("acks=1", "acks=all", "produced to consumed")
+PANELS: Final = (
+    "wait (ms)", "resident memory (MB)", "CPU (% of one processor)", "open descriptors, tasks"
+)  # fmt: skip
 SIZE: Final = (10, 11)  # inches
 DOTS: Final = 80  # per inch
 
@@ -83,26 +86,24 @@ def draw(path: Path, waits: Waits, samples: Sequence[Sample], intervals: int) ->
             panels[0].plot(minutes, shares, style, color=f"C{number}", label=f"{stream}, {name}")
     panels[0].set_yscale("log")
     for broker in sorted({each.broker for each in samples}):
-        draw_broker(panels[1:], broker, [s for s in samples if s.broker == broker], waits.began)
-    names = "wait (ms)", "resident memory (MB)", "CPU (% of one processor)"
-    for panel, name in zip(panels, (*names, "open descriptors, tasks"), strict=True):
+        mine = [each for each in samples if each.broker == broker]
+        lines: list[tuple[int, str, str, Sequence[float]]] = [
+            (1, "-", "", [each.rss_mb for each in mine]),
+            (2, "-", "", cpu_percents(mine)),
+            (3, "-", "descriptors, ", [each.descriptors for each in mine]),
+            (3, ":", "tasks, ", [each.tasks for each in mine]),
+        ]
+        for panel, style, what, values in lines:
+            at = [(each.at - waits.began) / 60 for each in mine[-len(values) :]]
+            label = f"{what}broker {broker}"
+            panels[panel].plot(at, values, style, color=f"C{broker - 1}", label=label)
+    for panel, name in zip(panels, PANELS, strict=True):
         panel.set_ylabel(name)
         panel.grid(alpha=0.3)
+        panel.legend(fontsize="small", ncol=3)
         if panel is not panels[0]:
             panel.set_ylim(bottom=0)
-        if panel is not panels[2]:
-            panel.legend(fontsize="small", ncol=3)
     panels[-1].set_xlabel("minutes")
     figure.savefig(path, dpi=DOTS)
     pyplot.close(figure)
     path.write_bytes(fewer_colours(path.read_bytes()))
-
-
-def draw_broker(panels: Any, broker: int, mine: Sequence[Sample], began: float) -> None:
-    minutes = [(each.at - began) / 60 for each in mine]
-    colour, name = f"C{broker - 1}", f"broker {broker}"
-    panels[0].plot(minutes, [s.rss_mb for s in mine], color=colour, label=name)
-    panels[1].plot(minutes[1:], cpu_percents(mine), color=colour)
-    descriptors, tasks = [s.descriptors for s in mine], [s.tasks for s in mine]
-    panels[2].plot(minutes, descriptors, color=colour, label=f"descriptors, {name}")
-    panels[2].plot(minutes, tasks, ":", color=colour, label=f"tasks, {name}")
