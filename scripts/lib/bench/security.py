@@ -21,11 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-import uvloop
-
 from minikafka.cli.secured.certificates import new_authority
+from minikafka.client import Admin, ClientConfig
 from minikafka.core.security.acl_cache import AclCache, AclRules
 from minikafka.core.security.acls import (
+    AclBinding,
     AclEntry,
     AclOperation,
     AclResourceType,
@@ -35,6 +35,8 @@ from minikafka.core.security.acls import (
     VersionedAcls,
 )
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.world.real.world import real_world
+from minikafka.world.real.world import run as run_world
 from scripts.lib.bench.brokers import KAFKA, LARGE, Brokers, Command, kinds
 from scripts.lib.bench.harness import Figures, percentile, resident_mb, take_memory
 from scripts.lib.bench.load import Client, drive_in_turns, rate
@@ -42,7 +44,6 @@ from scripts.lib.bench.loads import KB, reads
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
     Connection,
-    accepted,
     check_of,
     fetched_bytes,
     frame,
@@ -58,7 +59,7 @@ ROUNDS = 3
 # batch bytes, requests a round
 PRODUCED = ((KB, 8_000), (16 * KB, 4_000), (256 * KB, 300))
 FETCHES = 500
-ACLS, ACLS_OF_A_TOPIC = 10_000, 4
+ACLS = 10_000
 DECISIONS = 20_000
 FAILING_LOGINS, FAILING_S = 1_000, 10
 VICTIM_REQUESTS = 8_000
@@ -214,27 +215,29 @@ def compare_settings(
     row(report, f"produce 1 KB, {listener}", "1/s", [each["more"] for each in found], shares)
 
 
+def acls_of_topics(count: int) -> Iterator[tuple[ResourcePattern, frozenset[AclEntry]]]:
+    """Yield four entries for each topic, ``count`` in all. The first topic is the one that the
+    bench writes to; one pattern in five is a prefix."""
+    entries = frozenset(
+        AclEntry(f"User:{user}", "*", operation, PermissionType.ALLOW)
+        for user in ("bob", USER)
+        for operation in (AclOperation.READ, AclOperation.WRITE)
+    )
+    for number in range(count // len(entries)):
+        name = f"topic-{number}" if number else TOPIC
+        kind = PatternType.LITERAL if number % 5 else PatternType.PREFIXED
+        yield ResourcePattern(AclResourceType.TOPIC, name, kind), entries
+
+
 def create_acls(cluster: Brokers) -> None:
-    """Some entries for each topic, and for the one that the bench writes to."""
-
     async def work() -> None:
-        connection = await Connection.open(cluster.ports[0])
-        for number in range(ACLS // ACLS_OF_A_TOPIC):
-            resource = {
-                "resource_type": 2,
-                "resource_name": TOPIC if number == 0 else f"topic-{number}",
-                "resource_pattern_type": 3 if number % 5 else 4,  # literal or prefixed
-            }
-            rows = [
-                {**resource, "principal": f"User:{user}", "host": "*", "operation": operation,
-                 "permission_type": 3}
-                for user, operation in (("bob", 3), ("bob", 4), (USER, 3), (USER, 4))
-            ]  # fmt: skip
-            answer = await connection.exchange(frame(ApiKey.CREATE_ACLS, creations=rows))
-            accepted(ApiKey.CREATE_ACLS, answer)
-        connection.close()
+        async with Admin(real_world(), ClientConfig(cluster.bootstrap)) as admin:
+            for pattern, entries in acls_of_topics(ACLS):
+                results = await admin.create_acls([AclBinding(pattern, each) for each in entries])
+                if any(results.values()):
+                    raise RuntimeError(f"not created: {results}")
 
-    uvloop.run(work())
+    run_world(work())
 
 
 def set_quotas(cluster: Brokers) -> None:
@@ -249,14 +252,7 @@ def time_decisions(report: Report) -> None:
     report.section("one decision of our authorizer (µs)")
     for count in (10, ACLS):
         cache = AclCache(AclRules(frozenset(), False))
-        for number in range(count // ACLS_OF_A_TOPIC):
-            kind = PatternType.LITERAL if number % 5 else PatternType.PREFIXED
-            pattern = ResourcePattern(AclResourceType.TOPIC, f"topic-{number}", kind)
-            entries = frozenset(
-                AclEntry(f"User:{user}", "*", operation, PermissionType.ALLOW)
-                for user in ("bob", USER)
-                for operation in (AclOperation.READ, AclOperation.WRITE)
-            )
+        for pattern, entries in acls_of_topics(count):
             cache.put(pattern, VersionedAcls(entries, 0))
         for label, names in (
             ("again", [TOPIC] * DECISIONS),
