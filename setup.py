@@ -28,12 +28,9 @@ from setuptools.command.build_ext import build_ext
 
 # Other commands (sdist, egg_info) need no extensions.
 COMPILING = {"bdist_wheel", "build", "build_ext", "editable_wheel", "install"}
-# Loops over the records of a batch. scripts/setup installs again when they have changed, since an
-# extension beside its source is imported instead of it.
-PER_RECORD = [
-    "minikafka/protocol/records/record_check.py",
-    "minikafka/protocol/records/record_columns.py",
-]
+# The loops over the records of a batch. scripts/setup installs again when they have changed, since
+# an extension beside its source is imported instead of it.
+PER_RECORD = ["minikafka/protocol/records/record_loop.py"]
 GROUP = "minikafka_compiled"  # minikafka_compiled__mypyc.*.so, beside the package
 OPTIMIZATION = "2"
 WORK = "build/mypyc"

@@ -30,8 +30,7 @@ def stderr_of_setup(folder: Path, log: str) -> str:
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "setup", folder / "scripts")
     (folder / "minikafka/protocol/records").mkdir(parents=True)
-    for name in ("record_check.py", "record_columns.py"):
-        (folder / "minikafka/protocol/records" / name).touch()
+    (folder / "minikafka/protocol/records/record_loop.py").touch()
     python = folder / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(PIP.format(log=log))

@@ -128,7 +128,6 @@ find_records: Callable[..., Iterator[FoundRecord]] = compile_walk(
             malformed()
         yield start, end, timestamp_delta, offset_delta, key, not value & 1
     """,
-    skip_rest=True,
 )
 """Yield the ``count`` records in ``data``, which is uncompressed. Their headers are not parsed.
 Raises CorruptRecordError."""

@@ -153,7 +153,6 @@ _find_records: Callable[[bytes, int], Iterator[tuple[int, int, bytes | None, byt
             "value": Want.CONTENT,
         },
         each="yield offset_delta, timestamp_delta, key, value",
-        skip_rest=True,
     )
 )
 

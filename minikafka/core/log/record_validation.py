@@ -26,8 +26,8 @@ from minikafka.protocol.records.compression import (
     compress,
 )
 from minikafka.protocol.records.record import decode_batch
-from minikafka.protocol.records.record_check import renumber_records, summarize_records
 from minikafka.protocol.records.record_layout import Want, compile_walk
+from minikafka.protocol.records.record_loop import renumber_records, summarize_records
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 # A batch may be so many times as large as ``max.message.bytes`` when it is decompressed: a few

@@ -27,7 +27,6 @@ _find_times: Callable[[bytes, int], Iterator[tuple[int, int]]] = compile_walk(
     "data, count",
     {"timestamp_delta": Want.SIGNED, "offset_delta": Want.SIGNED},
     each="yield offset_delta, timestamp_delta",
-    skip_rest=True,
 )
 
 

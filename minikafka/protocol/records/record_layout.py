@@ -28,7 +28,7 @@ Kafka: ``DefaultRecord.writeTo``, ``DefaultRecord.readFrom``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from textwrap import dedent
 from typing import Any, Final, NamedTuple
@@ -45,7 +45,7 @@ class FieldKind(Enum):
     NUMBER = "a zigzag varint"
     LENGTH = "a zigzag varint: the bytes that the record has after it"
     BYTES = "a zigzag varint, and as many bytes; null if it is negative"
-    HEADERS = "a zigzag varint, and as many times the fields of HEADER"
+    HEADERS = "a zigzag varint, and as many pairs of BYTES: a name in UTF-8, never null; a value"
 
 
 class RecordField(NamedTuple):
@@ -67,18 +67,16 @@ RECORD: Final = (
     RecordField("value", FieldKind.BYTES, 2),
     RecordField("headers", FieldKind.HEADERS),
 )
-HEADER: Final = (
-    RecordField("name", FieldKind.BYTES),  # UTF-8, never null
-    RecordField("content", FieldKind.BYTES),
-)
 
 
 class Want(Enum):
-    """The form in which a loop reads a field. Fields that it does not name are skipped."""
+    """The form in which a loop reads a field. Fields that it does not name are skipped.
+
+    No loop reads headers: ``record_loop.read_columns`` does."""
 
     RAW = "the unsigned varint; of bytes, their length"
     SIGNED = "the number"
-    CONTENT = "bytes or None; of headers, a list of pairs, or () for none"
+    CONTENT = "bytes or None"
     ABSENT = "no headers: a record that has any is malformed to this loop"
 
 
@@ -88,31 +86,23 @@ def compile_walk(
     wanted: Mapping[str, Want],
     *,
     each: str = "",
-    into: Mapping[str, str] | None = None,
     before: str = "",
-    loop: str = "for _ in range(count)",
     result: str = "",
-    skip_rest: bool = False,
-    names: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a loop over the ``count`` records in ``data``, which must be among ``parameters``.
 
-    The pieces of code, in the order in which they run:
+    The fields behind the last one that is ``wanted`` are not read. The pieces of code, in the order
+    in which they run:
 
-    - ``before``, and then the head of the loop, ``loop``;
+    - ``before`` the loop;
     - ``each``, for every record. The locals that it finds are the ``wanted`` fields, and ``start``
-      and ``end`` of the record. It may call ``malformed()``. A field in ``into`` is no local:
-      the function of that name is called with it as soon as it is read;
+      and ``end`` of the record. It may call ``malformed()``;
     - ``result``, an expression to return.
 
-    ``names`` are globals of the code. ``skip_rest`` leaves out the fields behind the last one that
-    is wanted. The compiled function raises CorruptRecordError unless ``data`` consists of ``count``
-    whole records.
+    The compiled function raises CorruptRecordError unless ``data`` consists of ``count`` whole
+    records.
     """
-    source = _WalkSource(
-        parameters, wanted, each, into or {}, before, loop, result, skip_rest, names or {}
-    )
-    return source.compiled(name)
+    return _WalkSource(parameters, wanted, each, before, result).compiled(name)
 
 
 class _WalkSource:
@@ -120,20 +110,10 @@ class _WalkSource:
     in bytes."""
 
     def __init__(
-        self,
-        parameters: str,
-        wanted: Mapping[str, Want],
-        each: str,
-        into: Mapping[str, str],
-        before: str,
-        loop: str,
-        result: str,
-        skip_rest: bool,
-        names: Mapping[str, Any],
+        self, parameters: str, wanted: Mapping[str, Want], each: str, before: str, result: str
     ) -> None:
         self._writer = SourceWriter()
         self._wanted = wanted
-        self._into = into
         self._ahead = 0
         self._writer.names.update(
             read_uvarlong=read_uvarlong,
@@ -141,16 +121,15 @@ class _WalkSource:
             Corrupt=CorruptRecordError,
             malformed=_malformed,
             problem_of=problem_of,
-            **names,
         )
         write = self._writer
         with write.function(f"def walk({parameters}):"):
             self._lines(before)
             write.line("position, size = 0, len(data)")
-            with write.block("try:"), write.block(f"{loop}:"):
+            with write.block("try:"), write.block("for _ in range(count):"):
                 if re.search(r"\bstart\b", each):
                     write.line("start = position")
-                self._record(skip_rest)
+                self._record()
                 self._lines(each)
             with write.block("except (IndexError, ValueError) as error:"):
                 write.line("raise Corrupt(problem_of(data, count)) from error")
@@ -170,13 +149,11 @@ class _WalkSource:
         distance = self._ahead + more
         return f"position {'+-'[distance < 0]} {abs(distance)}" if distance else "position"
 
-    def _record(self, skip_rest: bool) -> None:
+    def _record(self) -> None:
         write = self._writer
         left = list(RECORD)
-        while left:
+        while any(field.name in self._wanted for field in left):
             self._field(left.pop(0))
-            if skip_rest and not any(field.name in self._wanted for field in left):
-                break
         # Each field that is left takes a byte at least.
         if left:
             with write.block(f"if {self._at(len(left))} > end or length & 1 or end > size:"):
@@ -205,7 +182,9 @@ class _WalkSource:
             case FieldKind.BYTES:
                 self._bytes(field, want)
             case FieldKind.HEADERS:
-                self._headers(field, want)
+                with self._writer.block(f"if data[{self._at()}]:"):
+                    self._writer.line("malformed()")
+                self._ahead += 1
 
     def _number(self, name: str, usual_bytes: int, signed: bool = False) -> None:
         write = self._writer
@@ -219,15 +198,11 @@ class _WalkSource:
             else:
                 self._long_number(name, self._at())
             if signed:
-                self._put(name, f"({name} >> 1) ^ -({name} & 1)")
+                write.line(f"{name} = ({name} >> 1) ^ -({name} & 1)")
         if signed:
             with write.block("else:"):
-                self._put(name, f"zigzag[{name}]")
+                write.line(f"{name} = zigzag[{name}]")
         self._ahead += 1
-
-    def _put(self, name: str, value: str) -> None:
-        function = self._into.get(name)
-        self._writer.line(f"{name} = {value}" if function is None else f"{function}({value})")
 
     def _step_over(self, field: RecordField) -> None:
         write = self._writer
@@ -253,7 +228,7 @@ class _WalkSource:
                 write.line(f"position += {length} >> 1")
         elif field.often_null:
             with write.block(f"if data[{self._at()}] == 1:"):
-                self._put(name, "None")
+                write.line(f"{name} = None")
                 write.line(f"position += {ahead + 1}")
             with write.block("else:"):
                 self._content(field)
@@ -264,57 +239,12 @@ class _WalkSource:
         write, name = self._writer, field.name
         self._number("size_of", field.usual_bytes)
         with write.block("if size_of & 1:"):
-            self._put(name, "None")
+            write.line(f"{name} = None")
             write.line(f"position += {self._ahead}")
         with write.block("else:"):
             write.line(f"begin = {self._at()}")
             write.line("position = begin + (size_of >> 1)")
-            self._put(name, "data[begin:position]")
-        self._ahead = 0
-
-    def _headers(self, field: RecordField, want: Want | None) -> None:
-        """Nearly all records have none, so a separate function reads them."""
-        write, at, ahead = self._writer, self._at(), self._ahead
-        if want is Want.ABSENT:
-            with write.block(f"if data[{at}]:"):
-                write.line("malformed()")
-            self._ahead += 1
-            return
-        reads = want is Want.CONTENT
-        with write.block(f"if data[{at}]:"):
-            if reads:
-                write.line(f"pairs, position = headers_at(data, {at})")
-                self._put(field.name, "pairs")
-            else:
-                write.line(f"position = headers_at(data, {at})")
-        with write.block("else:"):
-            if reads:
-                self._put(field.name, "()")
-            write.line(f"position += {ahead + 1}")
-        self._ahead = 0
-        with write.function("def headers_at(data, position):"):
-            self._number("count", 1, signed=True)
-            with write.block("if count < 0:"):
-                write.line("raise ValueError(f'{count} headers')")
-            write.line("position += 1")
-            self._ahead = 0
-            if reads:
-                write.line("found = []")
-            with write.block("for _ in range(count):"):
-                self._header(reads)
-            write.line("return found, position" if reads else "return position")
-
-    def _header(self, reads: bool) -> None:
-        write, (name, content) = self._writer, HEADER
-        self._bytes(name, Want.CONTENT)
-        with write.block(f"if {name.name} is None:"):
-            write.line("raise ValueError('a header without a name')")
-        self._bytes(content, Want.CONTENT if reads else None)
-        if reads:
-            text = f"{name.name}.decode(errors='surrogateescape')"
-            write.line(f"found.append(({text}, {content.name}))")
-        elif self._ahead:
-            write.line(f"position += {self._ahead}")
+            write.line(f"{name} = data[begin:position]")
         self._ahead = 0
 
 
@@ -338,15 +268,32 @@ def problem_of(data: bytes, count: int) -> str:
     would take a minute."""
     if len(data) > EXPLAINED_BYTES:
         return f"malformed record among {count} records in {len(data)} bytes"
+    problem = None
+    try:
+        for _ in each_plainly(data, count):
+            pass
+    except CorruptRecordError as error:
+        problem = error.message
+    return problem or "malformed record"
+
+
+def each_plainly(data: bytes, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the fields of each of the ``count`` records in ``data`` by name.
+
+    Raises CorruptRecordError, which says where the fault is, after the records before it."""
     position = 0
     try:
         for _ in range(count):
-            _, position = read_plainly(data, position)
+            fields, position = read_plainly(data, position)
+            yield fields
     except IndexError:
-        return f"malformed record: the record at byte {position} is cut off"
+        problem = f"malformed record: the record at byte {position} is cut off"
+        raise CorruptRecordError(problem) from None
     except ValueError as error:
-        return f"malformed record: {error}, in the record at byte {position}"
-    return f"{len(data) - position} bytes after the last record of a batch"
+        problem = f"malformed record: {error}, in the record at byte {position}"
+        raise CorruptRecordError(problem) from None
+    if position != len(data):
+        raise CorruptRecordError(f"{len(data) - position} bytes after the last record of a batch")
 
 
 def read_plainly(data: bytes, position: int) -> tuple[dict[str, Any], int]:

@@ -45,7 +45,6 @@ _find_records: Callable[[bytes, int, int], Iterator[_KeyAndValue]] = compile_wal
         previous = offset_delta
         yield offset_delta, key, value
     """,
-    skip_rest=True,
 )
 
 

@@ -48,12 +48,13 @@ from minikafka.protocol.messages.offsets_log import (
 from minikafka.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
+    CorruptRecordError,
     RecordBatch,
     crc_is_valid,
     increment_sequence,
 )
 from minikafka.protocol.records.control import decode_end_txn_marker
-from minikafka.protocol.records.record import Record, decode_batch
+from minikafka.protocol.records.record import Record, decode_batch, decode_plainly
 from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, version_of
 from minikafka.server.storage.log.batch_scan import FoundBatch, scan
@@ -234,7 +235,7 @@ class LogDump:
             yield _batch_line(row)
             if options.deep:
                 try:
-                    for record in decode_batch(row.batch):
+                    for record in _records(row.batch):
                         if before not in (-1, record.offset - 1):
                             self._find(
                                 f"Non-consecutive offsets in {path}",
@@ -360,6 +361,14 @@ class LogDump:
 
     def _text(self, path: str) -> Iterator[str]:
         yield from self._files.read_all(path).decode(errors="replace").splitlines()
+
+
+def _records(batch: RecordBatch) -> Iterator[Record]:
+    """Return the records of a batch; those before the first malformed one if it has any."""
+    try:
+        return decode_batch(batch)
+    except CorruptRecordError:
+        return decode_plainly(batch)
 
 
 def _batch_line(row: BatchRow) -> str:

@@ -23,7 +23,7 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import Header, decode_batch
-from minikafka.protocol.records.record_columns import read_columns
+from minikafka.protocol.records.record_loop import read_columns
 
 
 class ConsumerRecord(NamedTuple):

@@ -30,7 +30,7 @@ from minikafka.protocol.records.batch import (
     record_count_of,
 )
 from minikafka.protocol.records.compression import DecompressedTooLarge
-from minikafka.protocol.records.record_check import LEAST_RECORD_BYTES
+from minikafka.protocol.records.record_loop import LEAST_RECORD_BYTES
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.record_appends import AppendEntry, Entries
 

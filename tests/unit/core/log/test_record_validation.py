@@ -23,7 +23,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import decode_records, encode_record
-from minikafka.protocol.records.record_check import summarize_records
+from minikafka.protocol.records.record_loop import summarize_records
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig()

@@ -14,7 +14,6 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, parse_batch
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.record import decode_batch, encode_record
-from minikafka.protocol.records.record_check import summarize_records
 from minikafka.protocol.records.record_layout import (
     EXPLAINED_BYTES,
     Want,
@@ -22,6 +21,7 @@ from minikafka.protocol.records.record_layout import (
     problem_of,
     read_plainly,
 )
+from minikafka.protocol.records.record_loop import summarize_records
 
 TP = TopicPartition("t", 0)
 # Around the numbers at which a zigzag varint gets a byte more.

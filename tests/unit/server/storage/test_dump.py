@@ -130,6 +130,17 @@ def test_malformed_records_are_shown(files: InstantFiles) -> None:
     assert "compresscodec: unknown" in lines(files, ".log")[1]
 
 
+def test_records_before_a_malformed_one_are_shown(files: InstantFiles) -> None:
+    files.make_directories(DIRECTORY)
+    damaged = bytearray(batch(b"x", b"y"))
+    damaged[-1] = 1  # the second record claims a header
+    files.replace_unsynced(path(".log"), bytes(damaged))
+    first, second = lines(files, ".log", contents=True)[-2:]
+    assert first.startswith("| offset: 0 ")
+    assert first.endswith("payload: x")
+    assert second.startswith("| CORRUPT_MESSAGE: ")
+
+
 def test_indexes(files: InstantFiles, log: UnifiedLog) -> None:
     second = [row.position for row in dump.batches(files, path(".log"))][1:]  # type: ignore[union-attr]
     assert lines(files, ".index") == [

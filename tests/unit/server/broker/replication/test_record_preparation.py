@@ -20,7 +20,7 @@ from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record, decode_records, encode_record
-from minikafka.protocol.records.record_check import LEAST_RECORD_BYTES
+from minikafka.protocol.records.record_loop import LEAST_RECORD_BYTES
 from minikafka.server.broker.metadata.topic_configs import TopicConfig
 from minikafka.server.broker.replication.record_preparation import ON_LOOP_BYTES
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, batch

@@ -1,4 +1,4 @@
-"""Looking over records: its twin is the decoder."""
+"""The compiled loops over records: compiled or not, they read what the plain decoder reads."""
 
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.protocol.buffer import write_varlong
-from minikafka.protocol.records import record_check
+from minikafka.protocol.records import record_loop
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_batch, encode_record
-from minikafka.protocol.records.record_check import summarize_records
+from minikafka.protocol.records.record_layout import read_plainly
+from minikafka.protocol.records.record_loop import summarize_records
 
 contents = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
@@ -99,8 +100,8 @@ def outcome(summarize: Any, data: bytes, count: int) -> Any:
 
 def interpreted() -> ModuleType:
     """The module as Python runs it where it was not compiled."""
-    source = Path(__file__).parents[4] / "minikafka/protocol/records/record_check.py"
-    loader = SourceFileLoader("interpreted_record_check", str(source))
+    source = Path(__file__).parents[4] / "minikafka/protocol/records/record_loop.py"
+    loader = SourceFileLoader("interpreted_record_loop", str(source))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -109,6 +110,7 @@ def interpreted() -> ModuleType:
 
 
 INTERPRETED = interpreted()
+MODULES = (record_loop, INTERPRETED)
 NUMBERS = st.sampled_from((0, 1, -1, 63, 64, 8191, 8192, 2**31, 2**62, 2**63 - 1, -(2**63)))
 
 
@@ -151,7 +153,7 @@ def test_records_are_renumbered(rows: list[Any]) -> None:
     (batch,) = parse_batches(build_batch(records))
     data = bytes(batch.payload())
     expected = build_batch([record._replace(offset=n) for n, record in enumerate(records)])
-    for module in (record_check, INTERPRETED):
+    for module in MODULES:
         half = len(records) // 2
         head, position = module.renumber_records(data, 0, 0, half)
         tail, end = module.renumber_records(data, position, half, len(records) - half)
@@ -162,3 +164,54 @@ def test_records_are_renumbered(rows: list[Any]) -> None:
 def test_a_claim_of_too_many_records_is_refused_at_once() -> None:
     with pytest.raises(CorruptRecordError, match="2147483647 records cannot be in"):
         summarize_records(GOOD, 2**31 - 1)
+
+
+# -- columns
+
+column_numbers = st.sampled_from((0, 1, -1, 63, 64, -65, 8_191, 8_192, 2**31, 2**62, -(2**63)))
+fields = st.none() | st.sampled_from([b"", b"k", b"x" * 63, b"y" * 64, b"z" * 9_000])
+header_lists = st.lists(st.tuples(st.sampled_from(["", "h", "ключ"]), fields), max_size=2)
+deltas = st.sampled_from((0, 1, -1, 63, 64, 8_191, 8_192, 2**31 - 1, -(2**31)))
+column_rows = st.lists(
+    st.tuples(deltas, column_numbers, fields, fields, header_lists), min_size=1, max_size=6
+)
+
+
+def encoded(records: list[Any]) -> bytes:
+    return b"".join(encode_record(*record) for record in records)
+
+
+def read(module: ModuleType, data: bytes, count: int) -> Any:
+    try:
+        offsets, times, keys, values, pairs = module.read_columns(data, count, True)
+    except CorruptRecordError as error:
+        return str(error)
+    return list(zip(offsets, times, keys, values, map(list, pairs), strict=True))
+
+
+@given(column_rows)
+@settings(max_examples=100, deadline=None)
+@pytest.mark.mission("ARW-8")
+def test_both_read_the_records_that_were_written(records: list[Any]) -> None:
+    data = encoded(records)
+    for module in MODULES:
+        assert read(module, data, len(records)) == records
+        assert module.read_columns(data, len(records), False)[0] == []
+
+
+@given(column_rows, st.data())
+@settings(max_examples=200, deadline=None)
+def test_both_refuse_the_same_bytes(records: list[Any], draw: st.DataObject) -> None:
+    data = bytearray(encoded(records))
+    at = draw.draw(st.integers(0, len(data) - 1))
+    data[at] = draw.draw(st.integers(0, 255))
+    damaged = bytes(data[: draw.draw(st.sampled_from([len(data), len(data) - 1]))])
+    compiled, plain = (read(module, damaged, len(records)) for module in MODULES)
+    assert compiled == plain
+    position = 0
+    try:
+        for _ in records:
+            _, position = read_plainly(damaged, position)
+    except (IndexError, ValueError):
+        position = -1
+    assert (position == len(damaged)) == (not isinstance(plain, str))
