@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
@@ -24,6 +24,9 @@ from minikafka.protocol.records.record_loop import read_columns
 Header: TypeAlias = tuple[str, bytes | None]
 
 _NULL: Final = write_varint(-1)
+# The varints of the numbers from 0 on are looked up, since most records need six of them.
+_TABLE_SIZE: Final = 4096
+_ZIGZAG: Final = tuple(write_uvarint(number << 1) for number in range(_TABLE_SIZE))
 
 
 class Record(NamedTuple):
@@ -44,34 +47,36 @@ def encode_record(
     timestamp_delta: int,
     key: Buffer | None,
     value: Buffer | None,
-    headers: Iterable[Header] = (),
+    headers: Collection[Header] = (),
 ) -> bytes:
-    """A record as it stands in a batch: length, attributes, deltas, key, value, headers."""
-    parts: list[Buffer] = [b"\x00", write_varlong(timestamp_delta), write_varint(offset_delta)]
-    for content in (key, value):
-        if content is None:
-            parts.append(_NULL)
-        else:
-            parts.append(write_uvarint(len(content) << 1))
-            parts.append(content)
-    pairs = list(headers)
-    if pairs:
-        parts.append(write_varint(len(pairs)))
-        for name, content in pairs:
-            _put_bytes(parts, name.encode(errors="surrogateescape"))
-            _put_bytes(parts, content)
+    """Return a record as it is in a batch: length, attributes, deltas, key, value, headers."""
+    if 0 <= timestamp_delta < _TABLE_SIZE and 0 <= offset_delta < _TABLE_SIZE:
+        time, offset = _ZIGZAG[timestamp_delta], _ZIGZAG[offset_delta]
     else:
-        parts.append(b"\x00")
-    body = b"".join(parts)
-    return write_uvarint(len(body) << 1) + body
+        time, offset = write_varlong(timestamp_delta), write_varlong(offset_delta)
+    if key is None:
+        key_part = _NULL
+    else:
+        length = len(key)
+        key_part = (_ZIGZAG[length] if length < _TABLE_SIZE else write_varlong(length)) + key
+    tail = _encode_headers(headers) if headers else b"\0"
+    if value is None:
+        rest = b"".join((b"\0", time, offset, key_part, _NULL, tail))
+    else:
+        length = len(value)
+        size = _ZIGZAG[length] if length < _TABLE_SIZE else write_varlong(length)
+        rest = b"".join((b"\0", time, offset, key_part, size, value, tail))
+    length = len(rest)
+    return (_ZIGZAG[length] if length < _TABLE_SIZE else write_varlong(length)) + rest
 
 
-def _put_bytes(parts: list[Buffer], content: Buffer | None) -> None:
-    if content is None:
-        parts.append(_NULL)
-    else:
-        parts.append(write_varint(len(content)))
-        parts.append(content)
+def _encode_headers(headers: Collection[Header]) -> bytes:
+    parts: list[Buffer] = [write_varint(len(headers))]
+    for name, content in headers:
+        encoded = name.encode(errors="surrogateescape")
+        parts += write_varint(len(encoded)), encoded
+        parts += (_NULL,) if content is None else (write_varint(len(content)), content)
+    return b"".join(parts)
 
 
 def decode_records(buffer: Buffer) -> Iterator[Record]:
