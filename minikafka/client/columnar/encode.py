@@ -11,18 +11,16 @@ import numpy as np
 
 from minikafka.client.columnar.partitioning import buffers_of
 from minikafka.client.columnar.varints import Ints, put_varints, varint_sizes, zigzag
-from minikafka.core.client.producer.producer_batch import EncodedRun
+from minikafka.core.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, EncodedRun
+from minikafka.core.client.producer.sequences import Stamp
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    TRANSACTIONAL_FLAG,
     increment_sequence,
 )
-from minikafka.protocol.records.builder import assemble_batch
-from minikafka.protocol.records.compression import Compression, compress
+from minikafka.protocol.records.compression import Compression
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +30,6 @@ BATCH_BYTES: Final = 512 * 1024
 # The most bytes that are encoded at once, unless one batch is larger. Arrow's offsets are 32 bits
 # wide.
 GROUP_BYTES: Final = 64 * 1024 * 1024
-_FIXED_BYTES: Final = 21  # at most, for the lengths, attributes and deltas of a record
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ def encode_batches(
     ValueError for a header without a key."""
     sequence = base_sequence
     for run in encode_runs(columns, timestamp_ms, batch_bytes - BATCH_OVERHEAD):
-        data = _batch(run, stamp, sequence, compression)
+        of_batch = Stamp(stamp.producer_id, stamp.producer_epoch, sequence)
+        data = run.build(compression, of_batch, transactional=stamp.transactional)
         if sequence != NO_SEQUENCE:
             sequence = increment_sequence(sequence, run.record_count)
         yield EncodedBatch(data, run.record_count, sequence)
@@ -90,7 +88,7 @@ def encode_runs(
     key = columns.get("key")
     key = pa.nulls(len(value), pa.binary()) if key is None else key.cast(pa.binary())
     headers = header_blobs(columns.get("headers"), len(value))
-    firsts, group_ends = _cut(_row_sizes(key, value, headers) + _FIXED_BYTES, most_bytes)
+    firsts, group_ends = _cut(_row_sizes(key, value, headers) + RECORD_OVERHEAD_BYTES, most_bytes)
     for begin, end in group_ends:
         bounds = [*firsts[begin:end], firsts[end]]
         rows = slice(bounds[0], bounds[-1])
@@ -106,22 +104,6 @@ def encode_runs(
             if not isinstance(timestamps_ms, int):
                 base, latest = timestamps_ms[first], timestamps_ms[first:last].max()
             yield EncodedRun(body, last - first, int(base), int(latest))
-
-
-def _batch(run: EncodedRun, stamp: ProducerStamp, sequence: int, codec: Compression) -> bytes:
-    return assemble_batch(
-        run.body if codec is Compression.NONE else compress(codec, run.body),
-        base_offset=0,
-        leader_epoch=NO_LEADER_EPOCH,
-        attributes=int(codec) | (TRANSACTIONAL_FLAG if stamp.transactional else 0),
-        last_offset_delta=run.record_count - 1,
-        base_timestamp=run.base_timestamp,
-        max_timestamp=run.max_timestamp,
-        producer_id=stamp.producer_id,
-        producer_epoch=stamp.producer_epoch,
-        base_sequence=sequence,
-        record_count=run.record_count,
-    )
 
 
 def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:

@@ -15,7 +15,6 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _MAX_VARLONG_BYTES = 10
-_ONE_BYTE = 1 << 6  # zigzag values below -64 or above 63 take a second byte
 
 
 def decode_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:

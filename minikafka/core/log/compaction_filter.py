@@ -32,7 +32,7 @@ from minikafka.protocol.records.batch import (
     RecordBatch,
     crc_is_valid,
 )
-from minikafka.protocol.records.builder import assemble_batch
+from minikafka.protocol.records.builder import with_payload
 from minikafka.protocol.records.compression import Compression, DecompressedTooLarge, compress
 from minikafka.protocol.records.control import (
     ControlRecordType,
@@ -309,7 +309,8 @@ class BatchFilter:
         if not is_last:
             return None
         flags = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
-        return _with_records(batch, b"", 0, flags, NO_TIMESTAMP, batch.max_timestamp)
+        header = batch._replace(attributes=flags, base_timestamp=NO_TIMESTAMP, record_count=0)
+        return with_payload(header, b"")
 
     def _rewritten(
         self, batch: RecordBatch, data: bytes, kept: array[int], sets_horizon: bool
@@ -331,28 +332,10 @@ class BatchFilter:
             payload: bytes = yield work
         else:
             payload = work()
-        return _with_records(batch, payload, len(kept) // 3, flags, base, max_timestamp)
-
-
-def _with_records(
-    batch: RecordBatch,
-    payload: Buffer,
-    record_count: int,
-    attributes: int,
-    base_timestamp: int,
-    max_timestamp: int,
-) -> bytes:
-    """Return ``batch`` with other records and the same offsets and sequence numbers."""
-    return assemble_batch(
-        payload,
-        base_offset=batch.base_offset,
-        leader_epoch=batch.partition_leader_epoch,
-        attributes=attributes,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        record_count=record_count,
-    )
+        header = batch._replace(
+            attributes=flags,
+            base_timestamp=base,
+            max_timestamp=max_timestamp,
+            record_count=len(kept) // 3,
+        )
+        return with_payload(header, payload)

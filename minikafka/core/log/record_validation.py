@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from minikafka.core.log.append import RecordValidationError
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     NO_TIMESTAMP,
@@ -19,10 +20,9 @@ from minikafka.protocol.records.batch import (
     RecordBatch,
     parse_batch,
 )
-from minikafka.protocol.records.builder import assemble_batch
+from minikafka.protocol.records.builder import with_payload
 from minikafka.protocol.records.compression import (
     LARGEST_DECOMPRESSED_BYTES,
-    Compression,
     compress,
 )
 from minikafka.protocol.records.record import decode_batch
@@ -175,15 +175,18 @@ def opened_batch(
             )
         target = config.target_compression(source)
         level = config.compression_level(target)
+        payload: Buffer
         if not consecutive:
             payload = compress(target, _renumbered(data, batch.record_count), level)
-            changed = _with_payload(batch, payload, target, max_timestamp)
         elif target is not source:
-            changed = _with_payload(batch, compress(target, data, level), target, max_timestamp)
+            payload = compress(target, data, level)
         elif max_timestamp != batch.max_timestamp:
-            changed = _with_payload(batch, bytes(batch.payload()), target, max_timestamp)
+            payload = batch.payload()
         else:
             return batch
+        attributes = batch.attributes & ~COMPRESSION_MASK | target
+        header = batch._replace(attributes=attributes, max_timestamp=max_timestamp)
+        changed = with_payload(header, payload)
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
@@ -221,21 +224,3 @@ def _renumbered(data: bytes, count: int) -> bytes:
         )
         parts.append(b"".join(pieces))
     return b"".join(parts)
-
-
-def _with_payload(
-    batch: RecordBatch, payload: bytes, codec: Compression, max_timestamp: int
-) -> bytes:
-    return assemble_batch(
-        payload,
-        base_offset=batch.base_offset,
-        leader_epoch=batch.partition_leader_epoch,
-        attributes=batch.attributes & ~COMPRESSION_MASK | codec,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        record_count=batch.record_count,
-    )

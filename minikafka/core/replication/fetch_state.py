@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.replication.follower import Truncation
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.ports import Buffer
-from minikafka.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, LAST_DELTA_OFFSET, LOG_OVERHEAD
 
 FIRST_BACKOFF_MS = 20
 
@@ -111,7 +111,6 @@ def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> Part
     return state._replace(failures=state.failures + 1, delayed_until_ms=until_ms)
 
 
-_LAST_OFFSET_DELTA: Final = 23
 _read_prefix = Struct(">qii").unpack_from  # base offset, length, leader epoch
 _read_int = Struct(">i").unpack_from
 
@@ -162,7 +161,7 @@ def end_of_batches(records: Buffer, start: int) -> tuple[int, int | None]:
         size = length + LOG_OVERHEAD
         if size < BATCH_OVERHEAD or size > end - position:
             break
-        (last_offset_delta,) = _read_int(records, position + _LAST_OFFSET_DELTA)
+        (last_offset_delta,) = _read_int(records, position + LAST_DELTA_OFFSET)
         next_offset = base_offset + last_offset_delta + 1
         epoch = leader_epoch if leader_epoch > NO_EPOCH else None
         position += size

@@ -34,6 +34,7 @@ BATCH_OVERHEAD: Final = 61  # the whole header
 MAGIC_OFFSET: Final = 16
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21
+LAST_DELTA_OFFSET: Final = 23  # of lastOffsetDelta
 MAGIC_V2: Final = 2
 SMALLEST_LENGTH: Final = 14  # of a magic 0 message: what Kafka accepts as a length at all
 
@@ -51,6 +52,7 @@ NO_LEADER_EPOCH: Final = -1
 MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_FIELDS: Final = 13  # the first fields of a RecordBatch
 _PREFIX: Final = Struct(">qi")  # base offset, length
 _STAMP: Final = Struct(">qii")  # base offset, length, leader epoch
 _CRC: Final = Struct(">I")
@@ -77,7 +79,8 @@ class CorruptRecordError(KafkaError):
 class RecordBatch(NamedTuple):
     """The parsed header of a record batch, and the batch's position in ``buffer``, without a copy.
 
-    Times are milliseconds since 1970, or -1. The first thirteen fields are those of the header.
+    Times are milliseconds since 1970, or -1. The first ``HEADER_FIELDS`` fields are those
+    of the header.
     """
 
     base_offset: int
@@ -119,12 +122,7 @@ class RecordBatch(NamedTuple):
     @property
     def compression(self) -> Compression:
         """Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist."""
-        codec = self.attributes & COMPRESSION_MASK
-        if codec > Compression.ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}"
-            )
-        return Compression(codec)
+        return compression_of(self.attributes)
 
     @property
     def timestamp_type_log_append(self) -> bool:
@@ -177,6 +175,17 @@ def _check_first_record(start: Buffer, codec: Compression, limit: int) -> None:
         raise CorruptRecordError(f"a record of {length} bytes")
     if length > limit:
         raise DecompressedTooLarge(codec, limit)
+
+
+def compression_of(attributes: int) -> Compression:
+    """Return the codec that the attributes of a batch or message name. Raises
+    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for one that does not exist."""
+    codec = attributes & COMPRESSION_MASK
+    if codec > Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}"
+        )
+    return Compression(codec)
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -12,6 +12,7 @@ from minikafka.protocol.records.batch import (
     CONTROL_FLAG,
     CRC_OFFSET,
     HEADER,
+    HEADER_FIELDS,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_LEADER_EPOCH,
@@ -19,6 +20,7 @@ from minikafka.protocol.records.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
+    RecordBatch,
     crc_of,
 )
 from minikafka.protocol.records.compression import Compression, compress
@@ -94,8 +96,8 @@ def _content(record: RecordContent | Record) -> RecordContent:
 def assemble_batch(
     payload: Buffer,
     *,
-    base_offset: int,
-    leader_epoch: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
     attributes: int,
     last_offset_delta: int,
     base_timestamp: int,
@@ -107,10 +109,7 @@ def assemble_batch(
 ) -> bytes:
     """Return ``payload``, which is the records compressed as ``attributes`` says, after a batch
     header with its CRC."""
-    batch = bytearray(BATCH_OVERHEAD)
-    HEADER.pack_into(
-        batch,
-        0,
+    header = (
         base_offset,
         BATCH_OVERHEAD - LOG_OVERHEAD + len(payload),
         leader_epoch,
@@ -125,6 +124,18 @@ def assemble_batch(
         base_sequence,
         record_count,
     )
+    return _assembled(header, payload)
+
+
+def with_payload(batch: RecordBatch, payload: Buffer) -> bytes:
+    """Return a batch with the header of ``batch``, but for its length and CRC, and with other
+    records: ``payload``, compressed as the header says."""
+    batch = batch._replace(length=BATCH_OVERHEAD - LOG_OVERHEAD + len(payload))
+    return _assembled(batch[:HEADER_FIELDS], payload)
+
+
+def _assembled(header: tuple[int, ...], payload: Buffer) -> bytes:
+    batch = bytearray(HEADER.pack(*header))
     batch += payload
     _CRC.pack_into(batch, CRC_OFFSET, crc_of(batch, 0, len(batch)))
     return bytes(batch)

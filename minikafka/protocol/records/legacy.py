@@ -26,6 +26,7 @@ from minikafka.protocol.records.batch import (
     SMALLEST_LENGTH,
     TIMESTAMP_TYPE_FLAG,
     CorruptRecordError,
+    compression_of,
 )
 from minikafka.protocol.records.compression import (
     LARGEST_DECOMPRESSED_BYTES,
@@ -77,12 +78,7 @@ class LegacyMessage(NamedTuple):
     @property
     def compression(self) -> Compression:
         """Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist."""
-        codec = self.attributes & COMPRESSION_MASK
-        if codec > Compression.ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}"
-            )
-        return Compression(codec)
+        return compression_of(self.attributes)
 
     @property
     def timestamp_type_log_append(self) -> bool:

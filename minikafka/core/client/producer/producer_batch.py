@@ -20,7 +20,7 @@ from minikafka.core.client.producer.sequences import Stamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.buffer import Buffer, write_uvarint, write_varlong
-from minikafka.protocol.records.batch import NO_LEADER_EPOCH, parse_batches
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, TRANSACTIONAL_FLAG, parse_batches
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import Header, decode_batch, encode_record
@@ -30,7 +30,7 @@ Token = TypeVar("Token")
 # timestamp in ms, key, value, headers
 PendingRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
-BATCH_OVERHEAD_BYTES: Final = 61
+BATCH_OVERHEAD_BYTES: Final = BATCH_OVERHEAD
 RECORD_OVERHEAD_BYTES: Final = 21  # upper bound: five varints, attributes, delta of a long
 HEADER_OVERHEAD_BYTES: Final = 10
 
@@ -107,20 +107,9 @@ class ProducerBatch(Generic[Token]):
         self, compression: Compression, level: int | None = None, transactional: bool = False
     ) -> bytes:
         """Encode the batch with its stamp, if any."""
-        stamp = self.stamp or Stamp()
-        return assemble_batch(
-            compress(compression, self.body, level),
-            base_offset=0,
-            leader_epoch=NO_LEADER_EPOCH,
-            attributes=int(compression) | (0x10 if transactional else 0),
-            last_offset_delta=self.record_count - 1,
-            base_timestamp=self.timestamps[0],
-            max_timestamp=self.max_timestamp,
-            producer_id=stamp.producer_id,
-            producer_epoch=stamp.epoch,
-            base_sequence=stamp.sequence,
-            record_count=self.record_count,
-        )
+        first, latest = self.timestamps[0], self.max_timestamp
+        run = EncodedRun(self.body, self.record_count, first, latest)
+        return run.build(compression, self.stamp or Stamp(), level, transactional)
 
     @property
     def is_complete(self) -> bool:
@@ -157,6 +146,27 @@ class EncodedRun(NamedTuple):
     @property
     def size_bytes(self) -> int:
         return len(self.body)
+
+    def build(
+        self,
+        compression: Compression,
+        stamp: Stamp,
+        level: int | None = None,
+        transactional: bool = False,
+    ) -> bytes:
+        """Return the batch, with base offset 0."""
+        plain = compression is Compression.NONE
+        return assemble_batch(
+            self.body if plain else compress(compression, self.body, level),
+            attributes=int(compression) | (TRANSACTIONAL_FLAG if transactional else 0),
+            last_offset_delta=self.record_count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=stamp.producer_id,
+            producer_epoch=stamp.epoch,
+            base_sequence=stamp.sequence,
+            record_count=self.record_count,
+        )
 
 
 class RunOutcome(Protocol):

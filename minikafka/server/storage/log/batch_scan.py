@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
+    LAST_DELTA_OFFSET,
     LOG_OVERHEAD,
     MAGIC_V2,
     CorruptRecordError,
@@ -18,7 +19,6 @@ from minikafka.protocol.records.batch import (
 
 _read_length = Struct(">I").unpack_from
 _read_offset = Struct(">q").unpack_from
-LAST_DELTA_OFFSET: Final = 23  # of the last offset delta in a batch
 HEADER_CHUNK_BYTES: Final = 8 * 1024
 WHOLE_CHUNK_BYTES: Final = 1024 * 1024
 
