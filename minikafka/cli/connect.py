@@ -1,13 +1,10 @@
-"""The clients of the verbs: their configuration from the command line, the world they run in, how
-they secure a ZooKeeper session, and a report on standard error as soon as brokers cannot be
-reached.
-"""
+"""The clients of the verbs: their configuration from the command line, the world they run in, and a
+report on standard error as soon as brokers cannot be reached."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import fields, replace
@@ -23,13 +20,10 @@ from minikafka.kernel import events
 from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.kernel.ports import Network, ProtocolFactory, World
-from minikafka.kernel.security_settings import tool_config
 from minikafka.kernel.spelling import did_you_mean
 from minikafka.kernel.tls import TlsSettings
-from minikafka.kernel.zookeeper_security import CoordinationSecurity
 from minikafka.network.login_networks import WrappedNetwork
 from minikafka.protocol.records.compression import Compression
-from minikafka.server.zookeeper.session_security import checked_security
 
 # Keys whose values are not those of our fields.
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
@@ -159,7 +153,8 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]], limit_ms: int | 
     A client retries to connect, so the first failure is printed to standard error at once, with the
     time ``limit_ms`` for which the client tries (None: without a limit). ``work`` runs to its end
     even if its output cannot be written (``changes_completed``)."""
-    from minikafka.world.real.world import real_world, run
+    from minikafka.world.real.loop import run
+    from minikafka.world.real.world import real_world
 
     async def main() -> T:
         world = real_world()
@@ -187,21 +182,3 @@ def check_answered(client: Client) -> None:
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")
-
-
-def add_zookeeper_security_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--zk-tls-config-file",
-        metavar="FILE",
-        help="settings of TLS and of the login at ZooKeeper (zookeeper.ssl.*, "
-        "java.security.auth.login.config), a .properties file, such as that of a broker; other "
-        "keys have no effect",
-    )
-
-
-def zookeeper_security(args: argparse.Namespace, world: World) -> CoordinationSecurity:
-    """Return the security that --zk-tls-config-file and KAFKA_OPTS describe. Raises ConfigError,
-    OSError."""
-    file = args.zk_tls_config_file
-    given = {} if file is None else parse_properties(Path(file).read_text(encoding="utf-8"))
-    return checked_security(tool_config(given, os.environ), world)

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.client_options import ClientOptions, client_options
-from minikafka.spark.option_parsing import OptionError, Options, check_option_names
+from minikafka.spark.option_names import check_option_names
+from minikafka.spark.option_parsing import OptionError, Options
 from minikafka.spark.read.offsets import (
     EARLIEST,
     LARGEST,

@@ -145,7 +145,7 @@ def test_more_segments_than_descriptors(shared_zookeeper: ZookeeperProcess, tmp_
 LISTENER = """
 import asyncio, os, resource, socket, sys
 from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.world import run
+from minikafka.world.real.loop import run
 
 class Echo(asyncio.BufferedProtocol):
     def __init__(self):

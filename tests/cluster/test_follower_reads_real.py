@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka import client
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.kernel import cluster as ids
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.real_cluster import RealCluster
 

@@ -18,7 +18,8 @@ from minikafka.kernel.events import diverted
 from minikafka.kernel.ports import SessionExpired, SessionState
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.server.node.broker import BrokerNode
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from minikafka.world.real.zookeeper import RealCoordination
 from tests.support.cluster.cluster_state import until
 from tests.support.world.inbox import Inbox

@@ -15,7 +15,8 @@ from minikafka.kernel.ports import World
 from minikafka.world.inside import inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from minikafka.world.sim.world import SimWorld
 
 # The ports, and a directory of its own on their file system.

@@ -49,7 +49,7 @@ from minikafka.kernel.zookeeper_security import (
 )
 from minikafka.server.zookeeper.requests import Requests, raise_error
 from minikafka.world.memory.coordination import MemoryZookeeper
-from minikafka.world.real.world import run as run_real
+from minikafka.world.real.loop import run as run_real
 from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld

@@ -39,7 +39,8 @@ from minikafka.protocol.messages.sasl import (
 )
 from minikafka.protocol.schema import Message
 from minikafka.server.zookeeper.znodes.delegation_tokens import decode_token, encode_token
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, class_path, java_command
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.kafka_tools import ToolOutput, normalised

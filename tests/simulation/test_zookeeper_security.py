@@ -10,8 +10,8 @@ import pytest
 
 from minikafka.cli.cluster.migrate import move_controller
 from minikafka.cli.cluster.zookeeper_security import add_arguments, convert
-from minikafka.cli.connect import zookeeper_security
 from minikafka.cli.processes.zookeeper_security import login_file_text
+from minikafka.cli.zookeeper_connect import zookeeper_security
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError

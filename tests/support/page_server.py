@@ -15,7 +15,8 @@ from minikafka.client.config import ClientConfig
 from minikafka.page.dashboard.app import serve_page
 from minikafka.page.dashboard.context import PageOptions
 from minikafka.world.real.asgi_server import bind
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 
 HOST = "127.0.0.1"
 TIMEOUT_S = 30

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from minikafka.client.config import ClientConfig
 from minikafka.registry.app import RegistryOptions, serve_registry
 from minikafka.world.real.asgi_server import bind
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 
 HOST = "127.0.0.1"
 TIMEOUT_S = 60

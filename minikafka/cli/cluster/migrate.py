@@ -15,12 +15,7 @@ from typing import Any, Final
 from minikafka.cli import output
 from minikafka.cli.cluster.migration_facts import ZOOKEEPER_TIMEOUT_MS, gather, read_directory
 from minikafka.cli.cluster.reassign import reassignment_json
-from minikafka.cli.connect import (
-    add_zookeeper_security_argument,
-    client_config,
-    run_client,
-    zookeeper_security,
-)
+from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.output import Table
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import (
@@ -30,6 +25,7 @@ from minikafka.cli.verb_parser import (
     at_least,
     zookeeper_servers,
 )
+from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.client.admin.admin import Admin
 from minikafka.core.migration.checks import NAMES, MigrationFinding, findings, is_safe
 from minikafka.core.migration.facts import (

@@ -7,8 +7,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from minikafka.cli.connect import add_zookeeper_security_argument, run_client, zookeeper_security
+from minikafka.cli.connect import run_client
 from minikafka.cli.verb_parser import zookeeper_servers
+from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 from minikafka.kernel.zookeeper_security import open_acl

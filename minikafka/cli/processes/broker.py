@@ -91,8 +91,8 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     from minikafka.server.node.config_views import log_dirs
+    from minikafka.world.real.loop import run as run_real
     from minikafka.world.real.network import raise_descriptor_limit
-    from minikafka.world.real.world import run as run_real
 
     import_without_metadata("crc32c")  # takes some ms, for which no Produce shall wait
     if not sys.stderr.isatty():

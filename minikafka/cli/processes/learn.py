@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         return write_site(args)
     require("ui", "the page")
     mode = opened(args)
-    from minikafka.world.real.world import run as run_loop
+    from minikafka.world.real.loop import run as run_loop
 
     with events.printed("ERROR"):
         run_loop(serve(args, mode))

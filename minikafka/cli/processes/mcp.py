@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     require("mcp", "minikafka mcp")
-    from minikafka.world.real.world import run
+    from minikafka.world.real.loop import run
 
     config = client_config(args)
     try:

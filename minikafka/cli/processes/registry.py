@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     require("registry", "the registry")
     users = {} if args.users is None else users_of(Path(args.users))
     client = client_config(args, client_id="minikafka-registry")
-    from minikafka.world.real.world import run as run_loop
+    from minikafka.world.real.loop import run as run_loop
 
     with events.printed("ERROR"):
         try:

@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from minikafka.cli.secured.folder import SecurityFolder
     from minikafka.cli.secured.users import set_up_users
+    from minikafka.world.real.loop import run as run_real
     from minikafka.world.real.world import real_world
-    from minikafka.world.real.world import run as run_real
 
     hosts = brokers(pairs(args.broker, "--broker"))
     try:

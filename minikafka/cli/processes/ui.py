@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         client = client_config(
             args, client_id="minikafka-ui", request_timeout_ms=REQUEST_TIMEOUT_MS
         )
-    from minikafka.world.real.world import run as run_loop
+    from minikafka.world.real.loop import run as run_loop
 
     with events.printed("ERROR"):
         run_loop(serve(args, client))

@@ -163,7 +163,7 @@ def port(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from minikafka.world.real.world import run as run_real
+    from minikafka.world.real.loop import run as run_real
 
     events.configure("ERROR")
     if args.registry is not None:

@@ -49,14 +49,14 @@ from minikafka.server.listeners.connection_quotas import ConnectionQuotas
 from minikafka.server.listeners.memory_budget import MemoryBudget
 from minikafka.server.listeners.server import Server
 from minikafka.server.node import config_views as views
+from minikafka.server.node.authorizer import NodeAuthorizer
 from minikafka.server.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
 from minikafka.server.node.dynamic_settings import ConfigEffects
 from minikafka.server.node.entities import BrokerEntities
 from minikafka.server.node.event_feed import EventFeed
 from minikafka.server.node.listeners import BrokerListeners, Serving
 from minikafka.server.node.loop_stalls import LoopStalls
-from minikafka.server.node.metrics_listener import MetricWindows
-from minikafka.server.node.plugins import NodeAuthorizer
+from minikafka.server.node.metric_windows import MetricWindows
 from minikafka.server.node.wiring import BrokerParts
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper import paths
@@ -69,7 +69,7 @@ from minikafka.server.zookeeper.znodes import BrokerZnode
 if TYPE_CHECKING:
     from minikafka.server.faults.injected import FaultSeam, InjectedFaults
     from minikafka.server.listeners.http_server import HttpServer, Route
-    from minikafka.server.node.dynamic_settings import StoredPasswords
+    from minikafka.server.node.passwords import StoredPasswords
 
 REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
@@ -146,7 +146,7 @@ class BrokerNode:
         """Return what encrypts passwords in ZooKeeper; None without a secret."""
         if not self._config.optional("password.encoder.secret"):
             return None
-        from minikafka.server.node.dynamic_settings import StoredPasswords
+        from minikafka.server.node.passwords import StoredPasswords
 
         return StoredPasswords(self._config, self._world.entropy)
 

@@ -2,8 +2,6 @@
 
 The text is written in slices, between which requests are served: a broker may have ten thousand
 partitions.
-
-Begins the windows of a node's histograms.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minikafka.kernel.lazy_module import LazyModule
-from minikafka.kernel.metrics import WINDOW_MS, Metrics
-from minikafka.kernel.ports import Clock, TimerHandle
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import run_in_slices
 from minikafka.server.listeners.http_server import BadQuery, HttpText, Query, Route
 
@@ -58,24 +55,3 @@ def _partitions(text: str | None, by_default: bool) -> bool:
     if text not in ("0", "1"):
         raise BadQuery("partitions must be 0 or 1")
     return text == "1"
-
-
-class MetricWindows:
-    """Rotates the histograms every ``WINDOW_MS``, from ``start`` until ``close``."""
-
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._timer: TimerHandle | None = None
-
-    def start(self) -> None:
-        self._timer = self._clock.call_later(WINDOW_MS, self._rotate)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _rotate(self) -> None:
-        self._metrics.rotate()
-        self.start()

@@ -15,7 +15,7 @@ from minikafka.core.security.certificate_names import (
     map_distinguished_name,
     parse_ssl_rules,
 )
-from minikafka.core.security.tls_stores import store_change_problem
+from minikafka.core.security.store_changes import store_change_problem
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.events import event_log

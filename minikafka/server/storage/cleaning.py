@@ -4,8 +4,6 @@ Cleaning runs on the event loop in slices of a fraction of a millisecond; only f
 outside of the page cache run in threads, and workers decompress and rewrite huge batches. After
 every wait it checks whether the log has changed (truncated, deleted, segments removed), and if so
 ends the cleaning. Cleaned segments that have been swapped in by then remain. Kafka: ``Cleaner``.
-
-The facts about a log and its segments that a cleaning is planned from.
 """
 
 from __future__ import annotations
@@ -13,22 +11,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from minikafka.core.log.compaction import (
-    CleanableSegment,
-    CleanerStats,
-    Dirt,
-    LogFacts,
-    Throttle,
-    group_segments,
-)
+from minikafka.core.log.compaction import CleanerStats, Dirt, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
-    CleanedTransactions,
     CleaningSteps,
     KeyIndexer,
     LastRecord,
 )
 from minikafka.core.log.compaction_map import OffsetMap, slots_for
+from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.kernel.slices import BACKGROUND_BUDGET_US, Slices
@@ -43,27 +34,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.server.storage.log.segment import LogSegment
 from minikafka.server.storage.log.segment_rewrite import rewrite_segments
 from minikafka.server.storage.log.unified_log import UnifiedLog
-
-
-def facts_of(segment: LogSegment) -> CleanableSegment:
-    return CleanableSegment(
-        segment.base_offset,
-        segment.size_bytes,
-        segment.offset_index.size_bytes,
-        segment.time_index.size_bytes,
-        segment.max_timestamp,
-    )
-
-
-def log_facts(log: UnifiedLog, stable_offset: int) -> LogFacts:
-    return LogFacts(
-        log.log_start_offset,
-        log.log_end_offset,
-        stable_offset,
-        log.cleaned_offset,
-        [facts_of(segment) for segment in log.segments],
-    )
-
+from minikafka.server.storage.log_facts import facts_of
 
 T = TypeVar("T")
 

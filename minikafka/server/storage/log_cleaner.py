@@ -25,9 +25,9 @@ from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics, tag_value
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.kernel.slices import BACKGROUND_BUDGET_US, Slices
-from minikafka.server.storage.cleaning import log_facts
 from minikafka.server.storage.directories.log_directory import LogDirectory
 from minikafka.server.storage.log.unified_log import UnifiedLog
+from minikafka.server.storage.log_facts import log_facts
 
 if TYPE_CHECKING:
     from minikafka.server.storage import cleaning

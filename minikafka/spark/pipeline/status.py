@@ -10,7 +10,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.option_parsing import Options, check_option_names
+from minikafka.spark.option_names import check_option_names
+from minikafka.spark.option_parsing import Options
 from minikafka.spark.pipeline.checkpoints import Checkpoint
 from minikafka.spark.query_metrics import QuerySample
 from minikafka.spark.read.offsets import LATEST, Offsets, TopicIds

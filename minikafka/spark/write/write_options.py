@@ -10,7 +10,8 @@ from typing import Final
 
 from minikafka.client.columnar.encode import BATCH_BYTES
 from minikafka.spark.client_options import ClientOptions, client_options
-from minikafka.spark.option_parsing import OptionError, Options, check_option_names
+from minikafka.spark.option_names import check_option_names
+from minikafka.spark.option_parsing import OptionError, Options
 from minikafka.spark.write.routing import check_columns
 
 AT_LEAST_ONCE: Final = "at-least-once"

@@ -11,8 +11,8 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.node.broker import BrokerNode
-from minikafka.server.storage.cleaning import facts_of, log_facts
 from minikafka.server.storage.directories.background_tasks import delete_old_segments
+from minikafka.server.storage.log_facts import facts_of, log_facts
 from minikafka.testing.inside.brokers import BrokerState, until
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from minikafka.world.real.world import RealLoop
+from minikafka.world.real.loop import RealLoop
 
 T = TypeVar("T")
 

@@ -1,5 +1,5 @@
-"""The real World: this machine's clock, network, files, ZooKeeper and randomness, on uvloop, and
-threads for work that takes longer than the event loop may stand still.
+"""The real World: this machine's clock, network, files, ZooKeeper and randomness, and threads for
+work that takes longer than the event loop may stand still.
 """
 
 from __future__ import annotations
@@ -7,13 +7,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, TypeVar
-
-import uvloop
 
 from minikafka.kernel.ports import CoordinationSession, TimerHandle, World
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
@@ -53,19 +50,6 @@ class RealEntropy:
 
 T = TypeVar("T")
 
-
-class RealLoop(uvloop.Loop):
-    """uvloop with a clock that shows less than milliseconds, for ``kernel.slices``."""
-
-    time = staticmethod(time.monotonic)
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` on a new event loop until it ends."""
-    with asyncio.Runner(loop_factory=RealLoop) as runner:
-        return runner.run(main)
-
-
 MAX_THREADS = 2  # they share the interpreter with the event loop: more would only slow it down
 
 
@@ -77,9 +61,6 @@ class RealWorkers:
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
-
-
-__all__ = ["real_world", "run"]
 
 
 class Zookeeper:

@@ -278,7 +278,7 @@ async def work(name: str, what: str, bootstrap: str, topic: str, count: int, siz
 def main(name: str, what: str, bootstrap: str, topic: str, count: str, size: str) -> None:
     done = work(name, what, bootstrap, topic, int(count), int(size))
     if name in SENDS:
-        from minikafka.world.real.world import run
+        from minikafka.world.real.loop import run
     else:
         from uvloop import run
     run(done)

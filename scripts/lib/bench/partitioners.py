@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any, cast
 
 from minikafka.client import Admin, ClientConfig, Producer, ProducerConfig
+from minikafka.world.real.loop import run as run_world
 from minikafka.world.real.world import real_world
-from minikafka.world.real.world import run as run_world
 from scripts.lib.bench.brokers import Brokers
 from scripts.lib.bench.report import Report
 

@@ -35,8 +35,8 @@ from minikafka.core.security.acls import (
     VersionedAcls,
 )
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.world.real.loop import run as run_world
 from minikafka.world.real.world import real_world
-from minikafka.world.real.world import run as run_world
 from scripts.lib.bench.brokers import KAFKA, LARGE, Brokers, Command, kinds
 from scripts.lib.bench.harness import Figures, percentile, resident_mb, take_memory
 from scripts.lib.bench.load import Client, drive_in_turns, rate

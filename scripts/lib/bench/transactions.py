@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from minikafka.client import ClientConfig, Producer, ProducerConfig
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from scripts.lib.bench.brokers import Brokers, spread
 from scripts.lib.bench.harness import cpu_seconds, percentile
 from scripts.lib.bench.load import IN_FLIGHT, Client

@@ -9,8 +9,9 @@ from minikafka.kernel.ports import Clock, Files
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import Record, decode_batch
-from minikafka.server.storage.cleaning import CleaningMeans, LogCleaning, log_facts
+from minikafka.server.storage.cleaning import CleaningMeans, LogCleaning
 from minikafka.server.storage.log.unified_log import UnifiedLog
+from minikafka.server.storage.log_facts import log_facts
 from tests.support.world.manual_workers import ManualWorkers
 
 NO_RATE = float(2**62)

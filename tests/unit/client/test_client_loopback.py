@@ -11,7 +11,8 @@ from minikafka.client import (
     ProducerConfig,
 )
 from minikafka.protocol.records.compression import Compression
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from tests.support.client.fake_cluster import FakeCluster
 
 

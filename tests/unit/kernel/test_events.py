@@ -12,7 +12,8 @@ import pytest
 import structlog
 
 from minikafka.kernel import events
-from minikafka.world.real.world import RealClock, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import RealClock
 
 # ESC, newlines, DEL, C1 controls, line separators, bidirectional controls, a lone surrogate.
 NASTY = "\x00\x07\x08\x1b[2J\r\n\x0b\x0c\x7f\x85\x9b\u2028\u2029\u202e\u2066\u200f\ufeff\ud800"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from minikafka.world.real.files import OffLoop, RealFiles
+from minikafka.world.real.loop import run
 from minikafka.world.real.read_memory import MOST_BYTES
-from minikafka.world.real.world import run
 
 CONTENT = bytes(i % 251 for i in range(300_000))
 

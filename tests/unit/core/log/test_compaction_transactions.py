@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.log.compaction_filter import CleanedTransactions
+from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.core.log.open_transactions import AbortedTxn
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.security.tls_stores import store_change_problem
+from minikafka.core.security.store_changes import store_change_problem
 from tests.support.security.certificates import Authority
 
 OURS, OTHERS = Authority("ours"), Authority("others")

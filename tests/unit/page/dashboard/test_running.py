@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.page.dashboard.acting.acts import Command
 from minikafka.page.dashboard.acting.running import parsed_output, run_command
-from minikafka.world.real.world import run
+from minikafka.world.real.loop import run
 
 pytestmark = pytest.mark.mission("GLASS-21")
 

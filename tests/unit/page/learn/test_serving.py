@@ -21,7 +21,8 @@ from minikafka.page.dashboard.context import HttpError
 from minikafka.page.learn.recipe import Recipe, RecipeReport, TimedAction, read_report
 from minikafka.page.learn.serving import players as module
 from minikafka.page.learn.serving.players import Players
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from tests.support.page_server import PageServer
 
 RECIPE = Recipe(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from minikafka.server.listeners.http_server import HttpConfig, HttpServer
-from minikafka.world.real.world import real_world, run
+from minikafka.world.real.loop import run
+from minikafka.world.real.world import real_world
 from tests.support.network.http_lab import get, responses
 
 BIG = "x" * 3_000_000

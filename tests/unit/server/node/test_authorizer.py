@@ -11,7 +11,7 @@ import pytest
 from minikafka.core.security.acl_cache import AclRules
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.server.node.plugins import AUTHORIZER_METHODS, NodeAuthorizer, acl_rules
+from minikafka.server.node.authorizer import AUTHORIZER_METHODS, NodeAuthorizer, acl_rules
 from minikafka.testing.simulator.cluster import SETTINGS
 from minikafka.world.sim.world import SimWorld
 

@@ -12,7 +12,7 @@ from minikafka.kernel.dynamic_settings import is_password
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.server.node.dynamic_settings import StoredPasswords
+from minikafka.server.node.passwords import StoredPasswords
 from minikafka.server.zookeeper.store import ZkStore
 from minikafka.world.real.world import RealEntropy
 from tests.support.broker.config_lab import BROKER, DELETE, SET, Lab, fate

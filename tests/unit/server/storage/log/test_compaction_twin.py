@@ -12,10 +12,10 @@ from minikafka.core.log.compaction import dirt_of
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
-from minikafka.server.storage.cleaning import log_facts
 from minikafka.server.storage.log.invariants import check_log
 from minikafka.server.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.server.storage.log.unified_log import LogConfig, UnifiedLog
+from minikafka.server.storage.log_facts import log_facts
 from tests.support.storage.compaction import batches_up_to, clean, committed_records, latest
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, NOW, TP, cut, run_now
