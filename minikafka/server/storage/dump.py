@@ -19,7 +19,8 @@ from minikafka.core.log.names import (
     offset_of,
 )
 from minikafka.core.log.open_transactions import ENTRY, ENTRY_BYTES, VERSION, AbortedTxn
-from minikafka.core.log.producer_state import CorruptSnapshotError, ProducerEntry, decode_snapshot
+from minikafka.core.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from minikafka.core.log.producer_state import ProducerEntry
 from minikafka.core.log.small_files import (
     LEADER_EPOCH,
     PARTITION_METADATA,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from minikafka.core.log.names import SNAPSHOT_SUFFIX, file_name, offsets_of
-from minikafka.core.log.producer_state import (
+from minikafka.core.log.producer_snapshot import (
     CorruptSnapshotError,
-    ProducerStates,
     decode_snapshot,
     encode_snapshot,
 )
+from minikafka.core.log.producer_state import ProducerStates
 from minikafka.core.log.recovery import choose_snapshots, stray_snapshots
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import RecordBatch

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.open_transactions import OpenTransactions
-from minikafka.core.log.producer_state import ProducerStates, decode_snapshot, encode_snapshot
+from minikafka.core.log.producer_snapshot import decode_snapshot, encode_snapshot
+from minikafka.core.log.producer_state import ProducerStates
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import (

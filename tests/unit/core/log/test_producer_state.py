@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.open_transactions import AbortedTxn
-from minikafka.core.log.producer_state import (
-    BatchMetadata,
+from minikafka.core.log.producer_snapshot import (
     CorruptSnapshotError,
-    ProducerStates,
     decode_snapshot,
     encode_snapshot,
+)
+from minikafka.core.log.producer_state import (
+    BatchMetadata,
+    ProducerStates,
     end_marker,
     first_sequence,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from minikafka.core.log.names import file_name
-from minikafka.core.log.producer_state import decode_snapshot
+from minikafka.core.log.producer_snapshot import decode_snapshot
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.server.storage.log.batch_scan import scan
 from minikafka.server.storage.log.unified_log import UnifiedLog
