@@ -1,6 +1,6 @@
 """The session that producer, consumer and admin client share: connections, metadata, retries.
 
-Calls to the coordinators of groups and of transactional ids.
+Calls to the coordinators of groups and of transactional ids also go through here.
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ request goes through these steps:
 A broker that becomes the leader of the partition builds the same state by replaying the log.
 Kafka: ``CoordinatorShard``, ``CoordinatorResult`` of ``CoordinatorRuntime``.
 
-The partition of an internal topic that holds a group or a transactional id.
-
-Batches of tombstones: many deletions of keys, in batches of a size that every log accepts.
+Shards of both kinds share how a group or a transactional id finds its partition, and how many
+deletions become batches of a size that every log accepts.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ labels              ``clientId``, ``delayedOperation``          ``client_id``, `
 
 The text is built sample by sample, so that the caller can let others run meanwhile.
 
-Names of MBeans, as ``kernel/metrics`` spells them.
+The names of MBeans are parsed as ``kernel/metrics`` spells them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The event log: an event name with key=value pairs in each line, without payload bytes.
 
-How often a client may cause an event of one kind to be logged: a token bucket for each.
+A token bucket for each client and cause bounds how often a client may cause an event to be logged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The schema of a message: a dataclass whose annotations are the wire types of its fields.
 
 A message is ``@dataclass(slots=True)``, derives from ``Message`` and names its API once. Fields are
-annotated with the wire types of ``types.py``, in wire order, each with Kafka's default::
+annotated with the wire types (``Int32``, ``String``, ...), in wire order, each with Kafka's
+default::
 
     @dataclass(slots=True)
     class PingRequest(Message):
@@ -20,8 +21,6 @@ request together, and unknown tagged fields with them. They raise DecodeError be
 objects of an array that exceeds the limit. The limits are far above what clients send: Kafka
 recommends at most 200,000 partitions in a cluster, and the Java clients send one request for each
 coordinator, leader or resource.
-
-The wire types, and the annotations by which message fields name them.
 """
 
 from __future__ import annotations

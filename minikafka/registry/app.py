@@ -1,6 +1,6 @@
 """The routes of the registry as an ASGI application: Confluent's paths, bodies and errors.
 
-Serves the registry over HTTP until it is stopped.
+``serve_registry`` serves them over HTTP until it is stopped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Avro schemas: their canonical text, and whether one reads what another has written.
 
-Avro's types, parsed from JSON, and the rules of its specification that a schema breaks.
-
-A schema that breaks a rule still gets its types as far as possible: an earlier registry may have
+A schema is parsed from JSON, and the rules of Avro's specification that it breaks are found. One
+that breaks a rule still gets its types as far as possible: an earlier registry may have
 stored it. Where the specification leaves something open, the rules are those of Java's parser
 with strict names and checked defaults, which Confluent's registry uses for new schemas.
 """

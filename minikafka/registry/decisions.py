@@ -3,7 +3,7 @@
 Each function returns what the client gets and the records to append; it changes nothing. A schema
 has been parsed before, and ``SchemaText`` holds its canonical text.
 
-The compatibility levels: which versions a new schema is compared with, in which direction.
+A compatibility level says which versions a new schema is compared with, in which direction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""JSON Schemas: their canonical text, and what they refer to.
-
-Whether every document that fits one JSON Schema fits another one.
+"""JSON Schemas: their canonical text, what they refer to, and whether every document that fits one
+of them fits another one.
 
 The comparison goes keyword by keyword and is careful: where it cannot see that all documents fit,
 it says that they do not. Content models count as in Confluent's registry: a property that is

@@ -2,7 +2,7 @@
 
 The rules are those of Confluent's registry, which go by the numbers of fields.
 
-The text of a .proto file, printed from its descriptor.
+A .proto file is printed from its descriptor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Blocking calls to the brokers of a cluster, with metadata and retries, for Spark's processes.
-
-Blocking calls to the coordinators of consumer groups and of transactional ids.
-"""
+"""Blocking calls to the brokers of a cluster and to its coordinators, with metadata and retries,
+for Spark's processes."""
 
 from __future__ import annotations
 

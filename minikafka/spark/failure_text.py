@@ -1,7 +1,5 @@
-"""Extraction of the cause from Spark's error texts, which may be pages long, as one line.
-
-The ACL whose lack an error means, in words for the user of a job.
-"""
+"""Extracts the cause from Spark's error texts, which may be pages long, as one line, and names the
+ACL whose lack an error means."""
 
 from __future__ import annotations
 

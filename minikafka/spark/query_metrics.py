@@ -1,6 +1,6 @@
 """The metrics of streaming queries and of a pipeline's flows, in Prometheus' text format.
 
-A small HTTP server, in a thread of the driver, from which Prometheus reads metrics.
+Prometheus reads them from a small HTTP server in a thread of the driver.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Spark gives the Python process of a streaming source 10 s to connect, and no setting changes that.
 
-Keeps Spark from breaking streams that start at the same time.
-
-Spark has one Python function for each data source of a JVM. All queries share it, and with it the
-environment variables of its workers, a map that is not made for several threads. Each stream puts
-four variables into it when it starts. If two streams do so for the first time at once, the map may
-lose one and keep counting it. From then on no task can be serialized: ``Illegal size 5 of
-collection, expected 6`` (seen with Spark 4.3.0). To put a variable that is there already is safe.
+Streams that start at the same time can break each other, which ``fill_shared_environment``
+prevents. Spark has one Python function for each data source of a JVM. All queries share it, and
+with it the environment variables of its workers, a map that is not made for several threads. Each
+stream puts four variables into it when it starts. If two streams do so for the first time at once,
+the map may lose one and keep counting it. From then on no task can be serialized: ``Illegal size 5
+of collection, expected 6`` (seen with Spark 4.3.0). To put a variable that is there already is
+safe.
 """
 
 from __future__ import annotations

@@ -3,10 +3,7 @@
 Coroutines on the loop of the clients. They raise KafkaError, and AssertionError for what was
 waited for and has not come about in time.
 
-Moves leaders and coordinators to chosen brokers, through the admin client, in any place.
-
-Coroutines on the loop of the clients. They raise KafkaError, and AssertionError for a move that is
-not done in time.
+Leaders and coordinators are moved to chosen brokers here, too, through the admin client.
 """
 
 from __future__ import annotations

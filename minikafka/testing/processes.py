@@ -1,6 +1,6 @@
 """A cluster of real processes for tests: ZooKeeper and brokers on free ports of this machine.
 
-The place of real processes: ``minikafka up`` with a real ZooKeeper, real kill -9 and SIGSTOP.
+``minikafka up`` runs them; kill -9 and SIGSTOP are real.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A cluster in one process under simulated time, for tests of applications.
-
-The place in simulated time: an hour passes in a moment, and a seed decides what happens.
+"""A cluster in one process under simulated time, for tests of applications: an hour passes in a
+moment, and a seed decides what happens.
 
 Only our own clients reach the brokers, on the loop of the simulation, so the whole test runs there:
 ``play``. It cannot be shared by tests.

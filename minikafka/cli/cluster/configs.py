@@ -1,8 +1,6 @@
 """The verb `configs`: describes and alters settings of topics, brokers, loggers, and quotas.
 
-Configurations as text: the output of describe, as in Kafka, and the arguments that set keys.
-
-Quotas in the verb `configs`: the users, clients and addresses that the options name.
+Options and output are those of kafka-configs; quotas are of users, clients and addresses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verb `migrate`: plans and checks a rolling migration between Kafka and minikafka.
 
-Text and commands of the steps of a migration.
+``core/migration`` decides which steps are left; here they become text and commands.
 """
 
 from __future__ import annotations

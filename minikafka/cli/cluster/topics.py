@@ -1,6 +1,7 @@
 """The verb `topics`: create, list, describe, grow and delete topics, as kafka-topics does.
 
-Topics as text: Kafka's describe shape, and the replica assignments that users write.
+It prints topics in the shape of Kafka's describe, and reads the replica assignments that users
+write.
 """
 
 from __future__ import annotations

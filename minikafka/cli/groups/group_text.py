@@ -1,7 +1,5 @@
-"""Text of consumer groups: the tables of kafka-consumer-groups and the CSV of reset-offsets.
-
-JSON of consumer groups, as `groups list --json` and `groups describe --json` print it.
-"""
+"""Consumer groups as text (the tables of kafka-consumer-groups, the CSV of reset-offsets) and as
+JSON, as `groups list --json` and `groups describe --json` print it."""
 
 from __future__ import annotations
 

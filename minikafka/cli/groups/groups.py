@@ -1,6 +1,7 @@
 """The verb `groups`: show consumer groups and change their offsets (kafka-consumer-groups).
 
-History of a group: its events in the brokers' logs, and the last eviction of a member.
+`groups timeline` shows the history of a group: its events in the brokers' logs, and the last
+eviction of a member.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The verb `broker`: one broker process in the foreground, stopped by SIGTERM or SIGINT.
 
-Short pauses of the garbage collector in a broker's process.
-
-CPython's full collection looks at every object, and nothing else runs meanwhile: 200 ms with the
-1.6 million objects of 300 large fetch sessions. Here each object is looked at in one full
-collection at most, soon after it was made.
+It keeps the pauses of the garbage collector short. CPython's full collection looks at every object,
+and nothing else runs meanwhile: 200 ms with the 1.6 million objects of 300 large fetch sessions.
+Here each object is looked at in one full collection at most, soon after it was made.
 
 A cycle that dies later is not found any more. So nothing that ends while a broker runs may be a
 cycle: requests, connections and sessions go by their reference counts, which tests check.

@@ -1,6 +1,6 @@
 """The verb `registry`: a schema registry that stores its schemas in a topic of the cluster.
 
-The schema registry as a child of `minikafka up`: its option, its process, its address.
+`minikafka up --registry` starts it as a child process (``registry_beside``).
 """
 
 from __future__ import annotations

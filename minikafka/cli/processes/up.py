@@ -1,6 +1,6 @@
 """The verb `up`: supervises a ZooKeeper and N brokers in the foreground, as one small cluster.
 
-Reports of full disks to the user of `minikafka up`.
+It reports full disks to its user.
 """
 
 from __future__ import annotations

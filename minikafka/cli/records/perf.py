@@ -1,6 +1,6 @@
 """The verb `perf`: measure the rates of producing and consuming, and end-to-end latency.
 
-Statistics of a measurement: counts, rates and latencies, as Kafka's perf tools print them.
+It prints counts, rates and latencies as Kafka's perf tools do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verb `produce`: send lines of standard input as records, as kafka-console-producer does.
 
-Lines of standard input, read asynchronously from a file, a pipe or a terminal.
+It reads the lines asynchronously, from a file, a pipe or a terminal.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ administrator of the cluster, so only its owner may.
     registry-users         those of clients, for the schema registry
     clients/USER/          configurations of clients, and ca.pem
 
-Files with secrets: no other user of the machine may read them, at any moment.
+No other user of the machine may read a file with a secret, at any moment.
 """
 
 from __future__ import annotations

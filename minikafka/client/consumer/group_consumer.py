@@ -1,7 +1,4 @@
-"""The group part of a consumer: membership, committed offsets, automatic commits.
-
-The offsets of a consumer's group: committing them, and fetching the committed ones.
-"""
+"""The group part of a consumer: membership, committed offsets, automatic commits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The producer: takes records and returns futures of their metadata.
 
-The outcome of records that one call of ``send_many`` or ``send_arrow`` appended.
+``send_many`` and ``send_arrow`` return one future for all the records of a call.
 """
 
 from __future__ import annotations

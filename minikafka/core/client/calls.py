@@ -3,8 +3,6 @@
 A function in a module of this package builds each call; the asyncio client, the Spark connector and
 the simulator only carry calls out, so a request is built and its errors are read in one place. The
 type of a call says which broker gets it: any, a coordinator, the controller or a leader.
-
-The FindCoordinator call.
 """
 
 from __future__ import annotations

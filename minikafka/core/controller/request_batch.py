@@ -3,10 +3,9 @@
 The batch is Kafka's ControllerBrokerRequestBatch. Requests are built for the newest version;
 ``for_version`` rewrites one for a broker that supports an older version only.
 
-The topics of UpdateMetadata requests as bytes, which several brokers get.
-
-The metadata of 100,000 partitions take 0.2 s to encode. A broker that starts gets them, and after a
-failover all brokers do. So they are encoded in steps, and once.
+Several brokers get the topics of an UpdateMetadata request as the same bytes. The metadata of
+100,000 partitions take 0.2 s to encode. A broker that starts gets them, and after a failover all
+brokers do. So they are encoded in steps, and once.
 """
 
 from __future__ import annotations

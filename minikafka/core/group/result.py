@@ -1,7 +1,5 @@
-"""The effects of decisions about groups: timers to start or check, and purposes of appends.
-
-JoinGroup and SyncGroup responses, and the error codes that clients receive.
-"""
+"""The results of decisions about groups: responses with the error codes that clients receive,
+timers to start or check, and purposes of appends."""
 
 from __future__ import annotations
 

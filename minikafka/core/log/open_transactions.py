@@ -2,9 +2,9 @@
 
 Kafka: ``ongoingTxns`` and ``unreplicatedTxns`` of ``ProducerStateManager``.
 
-An entry of a segment's transaction index: an aborted transaction. Kafka: ``AbortedTxn``.
+An aborted transaction is an entry of its segment's transaction index (Kafka's ``AbortedTxn``):
 
-version i16 | producerId i64 | firstOffset i64 | lastOffset i64 | lastStableOffset i64
+    version i16 | producerId i64 | firstOffset i64 | lastOffset i64 | lastStableOffset i64
 """
 
 from __future__ import annotations

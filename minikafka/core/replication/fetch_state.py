@@ -1,6 +1,6 @@
 """The fetch state of a followed partition: the offset of the next Fetch, its time, read-ahead.
 
-The fetch states of the partitions of one fetcher: which are due, and which have changed.
+``FetchStates`` has those of one fetcher: which partitions are due, and which have changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A limit on the bytes per second of replication, measured over a sliding window (KIP-73).
 
-The throttled replicas of a topic, parsed from its configuration (KIP-73).
+The configuration of a topic says which of its replicas are throttled.
 """
 
 from __future__ import annotations

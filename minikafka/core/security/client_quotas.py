@@ -4,7 +4,7 @@ An entity is a mapping of its types (``user``, ``client-id``, ``ip``) to names; 
 default entity. The quotas of a user, of a client id and of both together are three entities.
 Kafka's ``ZkAdminManager`` and ``DynamicConfig`` have the same rules and error messages.
 
-The names of users, client ids and IP addresses as names of znodes (Kafka's ``Sanitizer``).
+As names of znodes the names are escaped as by Kafka's ``Sanitizer``.
 """
 
 from __future__ import annotations

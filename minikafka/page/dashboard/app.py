@@ -1,6 +1,6 @@
 """The routes of the page as an ASGI application: files, snapshot, stream, and those of EXTRAS.
 
-Serves the page of a cluster, or of a recording, over HTTP until it is stopped.
+``serve_page`` serves the page of a cluster, or of a recording, until it is stopped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes that read the cluster: lists and details of topics and groups, metrics of lag.
 
-Pages of the lists of topics and groups: a part by name, never all of them.
+A response has a part of a list, in the order of names, and never all of it.
 """
 
 from __future__ import annotations

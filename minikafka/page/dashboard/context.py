@@ -1,7 +1,4 @@
-"""What the routes of the page have in common.
-
-The error that a route raises to respond with one sentence.
-"""
+"""What the routes of the page have in common, also the error that responds with one sentence."""
 
 from __future__ import annotations
 

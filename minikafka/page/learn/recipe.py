@@ -1,6 +1,6 @@
 """Recipes: everything that decides a playback, as JSON, as the fragment of a link and as a test.
 
-Recipes in files: one on its own, or with the time at which a reader should look.
+A file has a recipe on its own, or with the time at which a reader should look.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Formats the files of a log as Kafka's ``DumpLogSegments`` does, and lists the faults found.
-
-Reads the files of a log entry by entry, and looks up each index entry in the ``.log`` file.
-"""
+"""Reads the files of a log entry by entry, formats them as Kafka's ``DumpLogSegments`` does, and
+lists the faults found. Each index entry is looked up in the ``.log`` file."""
 
 from __future__ import annotations
 

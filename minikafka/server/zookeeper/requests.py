@@ -11,7 +11,7 @@ Three facts about ZooKeeper shape this module.
 - A controller that was replaced may not know it. So each of its multis checks the version of
   ``/controller_epoch`` first, and fails with ``ControllerMoved``.
 
-Errors of Kafka's use of ZooKeeper; the errors of ZooKeeper itself are in ``kernel.ports``.
+The errors here are those of Kafka's use of ZooKeeper; ZooKeeper's own are in ``kernel.ports``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ACLs of Kafka's znodes with ``zookeeper.set.acl`` (Kafka's ``ZkData.defaultAcls``).
 
-Replacement of the ACLs of all of Kafka's znodes (Kafka's ``ZkSecurityMigrator``).
+``replace_acls`` replaces those of all of Kafka's znodes (Kafka's ``ZkSecurityMigrator``).
 """
 
 from __future__ import annotations

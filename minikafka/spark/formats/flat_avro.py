@@ -1,12 +1,10 @@
-"""Avro records of plain fields, decoded for all values at once.
+"""Avro records of plain fields, decoded for all values and encoded for all rows at once.
 
-Each step takes one field of all records: numpy finds where it ends in each, so that no record is an
-object of Python. Records with other fields are left to fastavro, as are groups in which a single
-value does not fit, since fastavro says which.
+Each step of decoding takes one field of all records: numpy finds where it ends in each, so that no
+record is an object of Python. Records with other fields are left to fastavro, as are groups in
+which a single value does not fit, since fastavro says which.
 
-Avro records of plain fields, encoded for all rows at once: the reverse of ``flat_avro``.
-
-The sizes of all fields say where each begins; then one step writes a field of all rows.
+To encode, the sizes of all fields say where each begins; then one step writes a field of all rows.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Protobuf messages, decoded for all values at once.
+"""Protobuf messages, decoded for all values and encoded for all rows at once.
 
-Each step takes one field of all messages that have it next, in the order of the fields' numbers, in
-which every serializer writes them; so one round over the fields decodes a batch, and no message is
-an object of Python. A repeated field takes a step for each element of the longest list, or, if it
-is packed, one for all of them. Messages in messages are decoded in the same way; a map is a list of
-messages, its entries. Groups in which a single value does not fit are left to the library of
-Protobuf, since it says which.
+Each step of decoding takes one field of all messages that have it next, in the order of the fields'
+numbers, in which every serializer writes them; so one round over the fields decodes a batch, and no
+message is an object of Python. A repeated field takes a step for each element of the longest list,
+or, if it is packed, one for all of them. Messages in messages are decoded in the same way; a map is
+a list of messages, its entries. Groups in which a single value does not fit are left to the library
+of Protobuf, since it says which.
 
-Protobuf messages, encoded for all rows at once: the reverse of ``flat_protobuf``.
-
-Each field becomes a column of bytes, its tag and its value, empty where a row has none. The
-elements of a repeated field are encoded as such a column, too, whose bytes need only be divided
+To encode, each field becomes a column of bytes, its tag and its value, empty where a row has none.
+The elements of a repeated field are encoded as such a column, too, whose bytes need only be divided
 among the rows. Arrow joins the columns. What the library of Protobuf would refuse, or change, is
 left to it.
 """

@@ -1,16 +1,15 @@
 """Columns of JSON documents, whose types come from a JSON Schema.
 
-JSON documents of all rows of a batch: Arrow's parser reads them, its functions for texts write
-them, and no row becomes an object of Python.
+Arrow's parser reads the documents of all rows of a batch, its functions for texts write them, and
+no row becomes an object of Python.
 
 What is read or written here is what Python's ``json`` has. Batches of other documents, and those in
 which a single row does not fit, are left to it, since it says which row that is.
 
-What a JSON Schema demands of the values of a column, checked for all of them at once.
-
-The validator judges a few values that stand for all: the smallest and the largest number, the
-shortest and the longest text or array, or each different value. So what a keyword means in a
-draft of JSON Schema is left to it.
+What a JSON Schema demands of the values of a column is checked for all of them at once. The
+validator judges a few values that stand for all: the smallest and the largest number, the shortest
+and the longest text or array, or each different value. So what a keyword means in a draft of JSON
+Schema is left to it.
 """
 
 from __future__ import annotations

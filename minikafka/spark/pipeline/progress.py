@@ -1,6 +1,6 @@
 """The progress of a pipeline's flows: a line for each batch, and offsets in a consumer group.
 
-The progress of Spark's batch jobs: a line for the user every few seconds.
+For a batch job of Spark the user gets a line every few seconds.
 """
 
 from __future__ import annotations

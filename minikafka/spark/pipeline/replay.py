@@ -3,11 +3,10 @@
 A replay writes exactly once under its sink id: if it is run again, it writes only what is
 missing.
 
-The range of a replay, and the plan that fixes its offsets before the replay writes anything.
-
-A user may give the range as times or as ``latest``, which mean other offsets at another time. A
-replay that was interrupted can only be continued exactly if it reads the same records again. So the
-plan resolves the range once for each source and keeps the offsets in a file.
+A plan fixes the offsets before the replay writes anything. A user may give the range as times or as
+``latest``, which mean other offsets at another time. A replay that was interrupted can only be
+continued exactly if it reads the same records again. So the plan resolves the range once for each
+source and keeps the offsets in a file.
 """
 
 from __future__ import annotations

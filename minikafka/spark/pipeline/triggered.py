@@ -2,7 +2,7 @@
 
 The user sees the events of the pipeline; every line of the process goes to a log file.
 
-The options of the JVM of a triggered run, which is over before the JVM's usual ones pay.
+The run is over before the JVM's usual options pay, so it gets others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decisions about the offset ranges of a batch: start, end, splitting, rate limit, data losses.
 
-Resolution of a limit (``earliest``, a timestamp, ...) to an offset for each partition.
+A limit (``earliest``, a timestamp, ...) is resolved to an offset for each partition.
 """
 
 from __future__ import annotations

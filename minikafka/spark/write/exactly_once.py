@@ -17,8 +17,6 @@ This requires that a task gets the same rows when the batch is run again. It doe
 offset ranges and with shuffles. If the query was changed in between, the markers do not fit the new
 plan, and the batch fails with PlanChangedError. The new plan may not have the tasks that were
 committed, so the first transaction that the driver commits also has a marker of the whole batch.
-
-The transactions of the exactly-once sink, and the markers that they commit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An idempotent producer of Arrow columns, which retries each batch until it is acknowledged.
 
-Sending of all rows of a task, for at-least-once and exactly-once delivery.
+``send_rows`` sends all rows of a task, for at-least-once and exactly-once delivery.
 """
 
 from __future__ import annotations

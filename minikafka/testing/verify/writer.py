@@ -1,6 +1,6 @@
 """A producer of a verification run, which logs the outcome of every record.
 
-Keys and values of the records of a run: the value contains the record's identity.
+The value of a record contains its identity.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A simulated disk: the page cache, and the part of it that would survive a power loss.
 
-The simulated Files: one process's view of its host's disk.
+``SimFiles`` is one process's view of its host's disk.
 """
 
 from __future__ import annotations

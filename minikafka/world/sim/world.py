@@ -1,6 +1,6 @@
 """A whole simulated world under one seed: hosts, the links between them, ZooKeeper.
 
-The simulated Workers: functions run at once, and their callers get the results later.
+Its Workers run a function at once, and its caller gets the result later.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Kafka: ``StickyAssignor``, ``CooperativeStickyAssignor`` and their base class.
 
-Sticky assignment for members that subscribe to different topics (``AbstractStickyAssignor``).
-
-The previous owners of partitions, computed from the ownership that members report.
+Members that subscribe to different topics need the general algorithm (``GeneralAssignment``).
+The previous owners of partitions are computed from the ownership that members report.
 """
 
 from __future__ import annotations

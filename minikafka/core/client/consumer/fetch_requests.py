@@ -1,7 +1,5 @@
-"""The Fetch request of a consumer, and the rows of its response.
-
-The Fetch requests of a consumer in fetch sessions (KIP-227).
-"""
+"""The Fetch requests of a consumer, also in fetch sessions (KIP-227), and the rows of the
+responses."""
 
 from __future__ import annotations
 

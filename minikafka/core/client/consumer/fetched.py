@@ -1,6 +1,6 @@
 """The batches of a Fetch response, and the records in them that a consumer may see.
 
-The records of a fetched batch: kept by fields, made into ConsumerRecords when they are read.
+The records of a batch are kept by fields, and made into ConsumerRecords when they are read.
 """
 
 from __future__ import annotations

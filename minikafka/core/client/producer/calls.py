@@ -1,9 +1,5 @@
-"""The calls of transactional producers: to transaction coordinators, and TxnOffsetCommit.
-
-KIP-98, KIP-360, KIP-447.
-
-The Produce call.
-"""
+"""The Produce call, and the calls of transactional producers: to transaction coordinators, and
+TxnOffsetCommit (KIP-98, KIP-360, KIP-447)."""
 
 from __future__ import annotations
 

@@ -3,11 +3,10 @@
 A refused token is answered with a challenge, a JSON text that says why. The client acknowledges it
 with one byte, and only then the login fails.
 
-Unsecured JSON web tokens, which nobody has signed: Kafka's default for OAUTHBEARER.
-
-Anybody can make such a token for any principal, so it is for tests and development only. As in
-Kafka, header and claims are decoded by the standard base64 alphabet, not by that of URLs, and the
-claim ``nbf`` is not looked at.
+Kafka's default are unsecured JSON web tokens, which nobody has signed. Anybody can make such a
+token for any principal, so it is for tests and development only. As in Kafka, header and claims are
+decoded by the standard base64 alphabet, not by that of URLs, and the claim ``nbf`` is not looked
+at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls of tools: each one runs its verb, and its output becomes a reply of bounded size.
 
-JSON values that are cut to a number of characters, with a sentence that says what was cut.
+JSON is cut to a number of characters, with a sentence that says what was cut.
 """
 
 from __future__ import annotations

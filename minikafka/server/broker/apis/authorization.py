@@ -1,6 +1,6 @@
 """Questions of guards to the authorizer (Kafka's ``AuthHelper``).
 
-What any client may do on a broker without an authorizer, as the bit fields of KIP-430.
+Without an authorizer any client may do everything, also in the bit fields of KIP-430.
 """
 
 from __future__ import annotations

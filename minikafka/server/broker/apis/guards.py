@@ -1,6 +1,6 @@
 """Guards: how an API asks the authorizer, before its handler or around its response.
 
-``needs`` and ``needs_or`` are for one operation on the cluster, ``authorized_rows.TopicRows`` for
+``needs`` and ``needs_or`` are for one operation on the cluster, ``TopicRows`` for
 rows of topics, ``before`` for any other check, and ``around`` if the response must be changed, too.
 ``knowing`` gives a guard the state of the broker.
 
@@ -10,8 +10,6 @@ they do for requests of hundreds of names.
 A guard takes from the request what the principal may not do, asks the authorizer for at most 100
 names at once, and puts the refused rows into the response. Handlers know nothing of it, except
 those that are ``BY_HANDLER``. Without an authorizer nothing is wrapped.
-
-Requests that name topics with partitions, and responses with a row for each of them.
 """
 
 from __future__ import annotations

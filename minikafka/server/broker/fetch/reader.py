@@ -7,7 +7,7 @@ The partitions of one request are read up to three times:
 - ``read`` with ``may_wait`` after a thread has read the missing records into the page cache.
 - ``read_parked`` when the parked fetch completes. The response contains whatever it returns.
 
-The replica that a consumer should fetch from (KIP-392).
+A consumer may be sent to another replica, which is nearer (KIP-392).
 """
 
 from __future__ import annotations

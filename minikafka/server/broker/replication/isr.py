@@ -6,8 +6,7 @@ it checks for lagging followers, has proposals written by the controller or in Z
 (``IsrWrites``), reports the outcomes to the partitions, and creates the znodes that notify the
 controller of what it has not written.
 
-Where leaders write their ISRs: to the controller by AlterPartition, or to the state znodes.
-
+Leaders write their ISRs by AlterPartition at the controller, or into the state znodes.
 AlterPartition needs ``inter.broker.protocol.version`` 2.7 or newer and a controller that serves it.
 Otherwise the leader writes the state znode on the condition of its version, and
 ``/isr_change_notification`` announces it.
