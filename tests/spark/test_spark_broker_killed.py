@@ -15,7 +15,7 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.client.columnar import partitioning as columnar_rows  # noqa: E402
+from minikafka.client.columnar import partitioning  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.options import batch_options  # noqa: E402
 from minikafka.spark.read.fetching import RangeReader  # noqa: E402
@@ -39,7 +39,7 @@ def state_of(admin: Any, topic: str) -> Any:
 def test_nothing_is_lost_or_doubled_when_leaders_die(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar_rows, "CHUNK_ROWS", PART)  # requests are under way when it dies
+    monkeypatch.setattr(partitioning, "CHUNK_ROWS", PART)  # requests are under way when it dies
     with Cluster(tmp_path) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = "t"

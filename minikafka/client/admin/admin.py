@@ -16,7 +16,7 @@ from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
 from minikafka.client.offsets import list_offsets
 from minikafka.client.session import Client
-from minikafka.core.client.admin import replicas, topics
+from minikafka.core.client.admin import replicas as replica_calls
 from minikafka.core.client.admin import topics as topic_calls
 from minikafka.core.client.admin.replicas import DeletionOutcomes, LogDirDescription
 from minikafka.core.client.admin.topics import (
@@ -175,11 +175,11 @@ class Admin(
         """Return brokers, controller and id of the cluster. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         try:
-            return await self.session.call_any_retrying(topics.describe_cluster(), deadline_ms)
+            return await self.session.call_any_retrying(topic_calls.describe_cluster(), deadline_ms)
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before 2.8
                 raise
-        by_metadata = topics.describe_cluster_by_metadata()
+        by_metadata = topic_calls.describe_cluster_by_metadata()
         return await self.session.call_any_retrying(by_metadata, deadline_ms)
 
     async def list_offsets(
@@ -200,7 +200,7 @@ class Admin(
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return the log directories of brokers, by path. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        ids, call = sorted(broker_ids), replicas.describe_log_dirs()
+        ids, call = sorted(broker_ids), replica_calls.describe_log_dirs()
         found = await asyncio.gather(
             *(call_broker(self.session, b, call, deadline_ms) for b in ids)
         )
@@ -216,7 +216,7 @@ class Admin(
         """Move replicas of one broker between its log directories; ``describe_log_dirs`` shows the
         progress. The outcome is None for replicas whose move has begun, or that are there already.
         Raises KafkaError."""
-        call = replicas.alter_replica_log_dirs(paths)
+        call = replica_calls.alter_replica_log_dirs(paths)
         deadline_ms = self.session.deadline_ms(timeout_ms)
         return await call_broker(self.session, broker_id, call, deadline_ms)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.admin import configs
 from minikafka.core.client.admin import configs as calls
 from minikafka.core.client.admin.configs import (
     AnyName,
     ConfigAlteration,
     ConfigValue,
     DescribedQuota,
+    EntityNames,
 )
 from minikafka.core.client.calls import Call
 from minikafka.core.config_resources import ResourceType
@@ -94,12 +94,12 @@ class ConfigAdmin:
         """Return the quotas of the entities that have exactly these types (``user``, ``client-id``,
         ``ip``) and names. Raises KafkaError."""
         return await self.session.call_any_retrying(
-            configs.describe_quotas(entity), self.session.deadline_ms(timeout_ms)
+            calls.describe_quotas(entity), self.session.deadline_ms(timeout_ms)
         )
 
     async def alter_client_quotas(
         self,
-        entity: configs.EntityNames,
+        entity: EntityNames,
         limits: Sequence[tuple[str, float | None]],
         *,
         timeout_ms: int | None = None,
@@ -107,7 +107,7 @@ class ConfigAdmin:
         """Set the limits of an entity, and remove those that are None. Raises KafkaError,
         INVALID_REQUEST with the reason."""
         await self.session.call_any_retrying(
-            configs.alter_quotas(entity, limits), self.session.deadline_ms(timeout_ms)
+            calls.alter_quotas(entity, limits), self.session.deadline_ms(timeout_ms)
         )
 
     async def _call_for_resource(
