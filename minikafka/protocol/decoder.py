@@ -208,7 +208,8 @@ class _DecoderSource:
             present = self.writer.fresh("n")
             self._fixed(_INT8, present)
             self._flush()
-            with self.writer.block(f"if {present} < 0:"):
+            # Kafka's generated code reads a byte, but a varint if the field is tagged.
+            with self.writer.block(f"if {present} {'<' if field.tag is None else '<='} 0:"):
                 self.writer.line(f"{target} = None")
             with self.writer.block("else:"):
                 self._assign_struct(wire, target)

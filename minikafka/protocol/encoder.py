@@ -163,8 +163,10 @@ class _EncoderSource:
             self._array(wire, source, field)
         elif field.may_be_null(self.version):
             self._flush()
+            # Kafka's generated code writes a byte for null, but a varint if the field is tagged.
+            null = r"\xff" if field.tag is None else r"\0"
             with self.writer.block(f"if {source} is None:"):
-                self.writer.line(r"parts.append(b'\xff')")
+                self.writer.line(f"parts.append(b'{null}')")
             with self.writer.block("else:"):
                 self._run.append(("b", "1"))
                 self._struct(layout_of(wire.cls, self.version, self.flexible), source)

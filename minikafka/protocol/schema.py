@@ -75,10 +75,11 @@ class In:
     """The versions in which a field exists.
 
     ``nullable`` are the versions in which it may be None, by default all if its type allows None.
-    (A tagged struct is never null; None means that it is absent.) If ``ignorable`` is True, the
-    value is dropped silently in versions without the field; otherwise EncodeError is raised. If
-    ``encoded`` is True, the array may hold objects of a subclass of its struct: their attribute
-    ``encoded`` has their bytes, in the version of the message, and none of their fields is read.
+    (A tagged struct without ``nullable`` is never null; None means that it is absent.) If
+    ``ignorable`` is True, the value is dropped silently in versions without the field; otherwise
+    EncodeError is raised. If ``encoded`` is True, the array may hold objects of a subclass of its
+    struct: their attribute ``encoded`` has their bytes, in the version of the message, and none of
+    their fields is read.
     ``varies`` marks a number that usually differs between the requests that a client repeats (see
     ``prepared``)."""
 
