@@ -4,7 +4,7 @@ lists the faults found. Each index entry is looked up in the ``.log`` file."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -31,14 +31,28 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import File, Files
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.message_json import to_json
+from minikafka.protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
 from minikafka.protocol.messages.offsets_log import (
-    GROUP_METADATA_KEY_VERSION,
-    OFFSET_COMMIT_KEY_VERSIONS,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -63,6 +77,18 @@ Shown: TypeAlias = tuple[str | None, str | None]  # key and payload as text; Non
 RecordDecoder: TypeAlias = Callable[[Record], Shown]
 
 _DELETED: Final = "<DELETE>"
+# The keys and values of ``__consumer_offsets``. The versions of a key are its record types.
+_OFFSETS_RECORDS: Final[Sequence[tuple[type[Message], type[Message]]]] = (
+    (OffsetCommitKey, OffsetCommitValue),
+    (GroupMetadataKey, GroupMetadataValue),
+    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+)
 _TRANSACTION_STATES: Final = (
     "Empty",
     "Ongoing",
@@ -90,13 +116,9 @@ def decode_offsets_record(record: Record) -> Shown:
         return f"Error {at} The message has no key.", None
     try:
         kind = version_of(record.key)
-        key: type[Message]
-        value: type[Message]
-        if kind in OFFSET_COMMIT_KEY_VERSIONS:
-            key, value = OffsetCommitKey, OffsetCommitValue
-        elif kind == GROUP_METADATA_KEY_VERSION:
-            key, value = GroupMetadataKey, GroupMetadataValue
-        else:
+        found = (row for row in _OFFSETS_RECORDS if row[0].SPEC.versions.has(kind))
+        key, value = next(found, (None, None))
+        if key is None or value is None:
             return f"Unknown record type {kind} {at}", None
         shown = {"type": str(kind), "data": to_json(*decode_versioned(key, record.key))}
         if record.value is None:

@@ -8,6 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.cli.cluster.dump_log import add_arguments, options_of
+from minikafka.protocol.messages.consumer_group_log import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
 from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -186,6 +196,59 @@ def test_groups_of_others_stay_bytes() -> None:
         assert (member["subscription"], member["assignment"]) == ("AA==", "AQI=")
 
 
+CLASSIC = ClassicMemberMetadata(6, [ClassicProtocol("p", b"\7\10")])
+# Kafka 4.2.0 shows them so: its ``...JsonConverter`` classes.
+CONSUMER_GROUP_VALUES: list[tuple[Message, Message, str]] = [
+    (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(3), '{"epoch":3}'),
+    (
+        ConsumerGroupMetadataKey("g"),
+        ConsumerGroupMetadataValue(3, -2),
+        '{"epoch":3,"metadataHash":-2}',
+    ),
+    *(
+        (
+            ConsumerGroupMemberMetadataKey("g", "m"),
+            ConsumerGroupMemberMetadataValue(
+                None, None, "c", "/h", ["t"], None, 5, None, classic_member_metadata=classic
+            ),
+            (
+                '{"instanceId":null,"rackId":null,"clientId":"c","clientHost":"/h",'
+                '"subscribedTopicNames":["t"],"subscribedTopicRegex":null,"rebalanceTimeoutMs":5,'
+                f'"serverAssignor":null{shown}}}'
+            ),
+        )
+        for classic, shown in (
+            (None, ',"classicMemberMetadata":null'),
+            (ClassicMemberMetadata(), ""),
+            (
+                CLASSIC,
+                (
+                    ',"classicMemberMetadata":{"sessionTimeoutMs":6,"supportedProtocols":'
+                    '[{"name":"p","metadata":"Bwg="}]}'
+                ),
+            ),
+        )
+    ),
+    (
+        ConsumerGroupRegularExpressionKey("g", "t.*"),
+        ConsumerGroupRegularExpressionValue(["t"], 9, 10),
+        '{"topics":["t"],"version":9,"timestamp":10}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "shown"), CONSUMER_GROUP_VALUES)
+def test_groups_of_kip_848(key: Message, value: Message, shown: str) -> None:
+    kind = key.SPEC.versions.last
+    encoded = encode_versioned(key, kind)
+    found, payload = decode_offsets_record(record(encoded, encode_versioned(value, 0)))
+    assert found is not None
+    assert json.loads(found)["type"] == str(kind)
+    assert json.loads(found)["data"]["groupId"] == "g"
+    assert payload == f'{{"version":"0","data":{shown}}}'
+    assert decode_offsets_record(record(encoded, None)) == (found, "<DELETE>")
+
+
 def test_transactions() -> None:
     key = encode_versioned(TransactionLogKey("x"), 0)
     written = [TransactionPartitions("t", [0, 2]), TransactionPartitions("u", [1])]
@@ -216,12 +279,12 @@ def test_undecodable_records_are_reported(decode) -> None:  # type: ignore[no-un
 
 
 def test_unknown_kinds() -> None:
-    key = b"\x00\x03\x00\x01g"  # of the consumer groups of KIP-848
+    key = b"\x00\x0b\x00\x01g"  # of the share groups of KIP-932
     assert decode_offsets_record(record(key, b"x")) == (
-        "Unknown record type 3 at offset 12, skipping.",
+        "Unknown record type 11 at offset 12, skipping.",
         None,
     )
-    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=3", None)
+    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=11", None)
 
 
 @given(key=st.none() | st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
