@@ -1,4 +1,4 @@
-"""The APIs of a ZooKeeper-mode broker, with their version ranges in each release."""
+"""The APIs that a broker knows, with their version ranges in each release."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ NEVER = 1 << 15  # above every version: an API that never became flexible (KIP-4
 
 
 class ApiKey(IntEnum):
-    """One row per API: key, highest version in 3.9, first flexible version, highest version in
-    2.8 and in 2.0 (``None``: that release has no such API). The lowest version is 0 throughout.
+    """One row per API: key, highest version, first flexible version, highest version in 3.9 (with
+    ZooKeeper), in 2.8 and in 2.0 (``None``: that release has no such API). The lowest version is 0
+    throughout. Versions above those of 3.9 are Kafka 4's.
     """
 
     max_version: int
     first_flexible: int
+    max_version_3_9: int | None
     max_version_2_8: int | None
     max_version_2_0: int | None
 
@@ -25,6 +27,7 @@ class ApiKey(IntEnum):
         key: int,
         max_version: int,
         first_flexible: int,
+        max_version_3_9: int | None,
         max_version_2_8: int | None,
         max_version_2_0: int | None,
     ) -> ApiKey:
@@ -32,72 +35,73 @@ class ApiKey(IntEnum):
         row._value_ = key
         row.max_version = max_version
         row.first_flexible = first_flexible
+        row.max_version_3_9 = max_version_3_9
         row.max_version_2_8 = max_version_2_8
         row.max_version_2_0 = max_version_2_0
         return row
 
-    PRODUCE = 0, 11, 9, 9, 6
-    FETCH = 1, 17, 12, 12, 8
-    LIST_OFFSETS = 2, 9, 6, 6, 3
-    METADATA = 3, 12, 9, 11, 6
-    LEADER_AND_ISR = 4, 7, 4, 5, 1
-    STOP_REPLICA = 5, 4, 2, 3, 0
-    UPDATE_METADATA = 6, 8, 6, 7, 4
-    CONTROLLED_SHUTDOWN = 7, 3, 3, 3, 1
-    OFFSET_COMMIT = 8, 9, 8, 8, 4
-    OFFSET_FETCH = 9, 9, 6, 7, 4
-    FIND_COORDINATOR = 10, 6, 3, 3, 2
-    JOIN_GROUP = 11, 9, 6, 7, 3
-    HEARTBEAT = 12, 4, 4, 4, 2
-    LEAVE_GROUP = 13, 5, 4, 4, 2
-    SYNC_GROUP = 14, 5, 4, 5, 2
-    DESCRIBE_GROUPS = 15, 5, 5, 5, 2
-    LIST_GROUPS = 16, 5, 3, 4, 2
-    SASL_HANDSHAKE = 17, 1, NEVER, 1, 1
-    API_VERSIONS = 18, 4, 3, 3, 2
-    CREATE_TOPICS = 19, 7, 5, 7, 3
-    DELETE_TOPICS = 20, 6, 4, 6, 2
-    DELETE_RECORDS = 21, 2, 2, 2, 1
-    INIT_PRODUCER_ID = 22, 5, 2, 4, 1
-    OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 1
-    ADD_PARTITIONS_TO_TXN = 24, 5, 3, 3, 1
-    ADD_OFFSETS_TO_TXN = 25, 4, 3, 3, 1
-    END_TXN = 26, 4, 3, 3, 1
-    WRITE_TXN_MARKERS = 27, 1, 1, 1, 0
-    TXN_OFFSET_COMMIT = 28, 4, 3, 3, 1
-    DESCRIBE_ACLS = 29, 3, 2, 2, 1
-    CREATE_ACLS = 30, 3, 2, 2, 1
-    DELETE_ACLS = 31, 3, 2, 2, 1
-    DESCRIBE_CONFIGS = 32, 4, 4, 4, 2
-    ALTER_CONFIGS = 33, 2, 2, 2, 1
-    ALTER_REPLICA_LOG_DIRS = 34, 2, 2, 2, 1
-    DESCRIBE_LOG_DIRS = 35, 4, 2, 2, 1
-    SASL_AUTHENTICATE = 36, 2, 2, 2, 0
-    CREATE_PARTITIONS = 37, 3, 2, 3, 1
-    CREATE_DELEGATION_TOKEN = 38, 3, 2, 2, 1
-    RENEW_DELEGATION_TOKEN = 39, 2, 2, 2, 1
-    EXPIRE_DELEGATION_TOKEN = 40, 2, 2, 2, 1
-    DESCRIBE_DELEGATION_TOKEN = 41, 3, 2, 2, 1
-    DELETE_GROUPS = 42, 2, 2, 2, 1
-    ELECT_LEADERS = 43, 2, 2, 2, None
-    INCREMENTAL_ALTER_CONFIGS = 44, 1, 1, 1, None
-    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 0, 0, None
-    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0, 0, None
-    OFFSET_DELETE = 47, 0, NEVER, 0, None
-    DESCRIBE_CLIENT_QUOTAS = 48, 1, 1, 1, None
-    ALTER_CLIENT_QUOTAS = 49, 1, 1, 1, None
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0, None
-    ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0, None
-    ALTER_PARTITION = 56, 3, 0, 0, None
-    UPDATE_FEATURES = 57, 1, 0, 0, None
-    ENVELOPE = 58, 0, 0, None, None
-    DESCRIBE_CLUSTER = 60, 1, 0, 0, None
-    DESCRIBE_PRODUCERS = 61, 0, 0, 0, None
-    DESCRIBE_TRANSACTIONS = 65, 0, 0, None, None
-    LIST_TRANSACTIONS = 66, 1, 0, None, None
-    ALLOCATE_PRODUCER_IDS = 67, 0, 0, None, None
-    CONSUMER_GROUP_HEARTBEAT = 68, 0, 0, None, None
-    CONSUMER_GROUP_DESCRIBE = 69, 0, 0, None, None
+    PRODUCE = 0, 11, 9, 11, 9, 6
+    FETCH = 1, 17, 12, 17, 12, 8
+    LIST_OFFSETS = 2, 9, 6, 9, 6, 3
+    METADATA = 3, 12, 9, 12, 11, 6
+    LEADER_AND_ISR = 4, 7, 4, 7, 5, 1
+    STOP_REPLICA = 5, 4, 2, 4, 3, 0
+    UPDATE_METADATA = 6, 8, 6, 8, 7, 4
+    CONTROLLED_SHUTDOWN = 7, 3, 3, 3, 3, 1
+    OFFSET_COMMIT = 8, 9, 8, 9, 8, 4
+    OFFSET_FETCH = 9, 9, 6, 9, 7, 4
+    FIND_COORDINATOR = 10, 6, 3, 6, 3, 2
+    JOIN_GROUP = 11, 9, 6, 9, 7, 3
+    HEARTBEAT = 12, 4, 4, 4, 4, 2
+    LEAVE_GROUP = 13, 5, 4, 5, 4, 2
+    SYNC_GROUP = 14, 5, 4, 5, 5, 2
+    DESCRIBE_GROUPS = 15, 5, 5, 5, 5, 2
+    LIST_GROUPS = 16, 5, 3, 5, 4, 2
+    SASL_HANDSHAKE = 17, 1, NEVER, 1, 1, 1
+    API_VERSIONS = 18, 4, 3, 4, 3, 2
+    CREATE_TOPICS = 19, 7, 5, 7, 7, 3
+    DELETE_TOPICS = 20, 6, 4, 6, 6, 2
+    DELETE_RECORDS = 21, 2, 2, 2, 2, 1
+    INIT_PRODUCER_ID = 22, 5, 2, 5, 4, 1
+    OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 4, 1
+    ADD_PARTITIONS_TO_TXN = 24, 5, 3, 5, 3, 1
+    ADD_OFFSETS_TO_TXN = 25, 4, 3, 4, 3, 1
+    END_TXN = 26, 4, 3, 4, 3, 1
+    WRITE_TXN_MARKERS = 27, 1, 1, 1, 1, 0
+    TXN_OFFSET_COMMIT = 28, 4, 3, 4, 3, 1
+    DESCRIBE_ACLS = 29, 3, 2, 3, 2, 1
+    CREATE_ACLS = 30, 3, 2, 3, 2, 1
+    DELETE_ACLS = 31, 3, 2, 3, 2, 1
+    DESCRIBE_CONFIGS = 32, 4, 4, 4, 4, 2
+    ALTER_CONFIGS = 33, 2, 2, 2, 2, 1
+    ALTER_REPLICA_LOG_DIRS = 34, 2, 2, 2, 2, 1
+    DESCRIBE_LOG_DIRS = 35, 4, 2, 4, 2, 1
+    SASL_AUTHENTICATE = 36, 2, 2, 2, 2, 0
+    CREATE_PARTITIONS = 37, 3, 2, 3, 3, 1
+    CREATE_DELEGATION_TOKEN = 38, 3, 2, 3, 2, 1
+    RENEW_DELEGATION_TOKEN = 39, 2, 2, 2, 2, 1
+    EXPIRE_DELEGATION_TOKEN = 40, 2, 2, 2, 2, 1
+    DESCRIBE_DELEGATION_TOKEN = 41, 3, 2, 3, 2, 1
+    DELETE_GROUPS = 42, 2, 2, 2, 2, 1
+    ELECT_LEADERS = 43, 2, 2, 2, 2, None
+    INCREMENTAL_ALTER_CONFIGS = 44, 1, 1, 1, 1, None
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 0, 0, 0, None
+    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0, 0, 0, None
+    OFFSET_DELETE = 47, 0, NEVER, 0, 0, None
+    DESCRIBE_CLIENT_QUOTAS = 48, 1, 1, 1, 1, None
+    ALTER_CLIENT_QUOTAS = 49, 1, 1, 1, 1, None
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0, 0, None
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0, 0, None
+    ALTER_PARTITION = 56, 3, 0, 3, 0, None
+    UPDATE_FEATURES = 57, 1, 0, 1, 0, None
+    ENVELOPE = 58, 0, 0, 0, None, None
+    DESCRIBE_CLUSTER = 60, 1, 0, 1, 0, None
+    DESCRIBE_PRODUCERS = 61, 0, 0, 0, 0, None
+    DESCRIBE_TRANSACTIONS = 65, 0, 0, 0, None, None
+    LIST_TRANSACTIONS = 66, 1, 0, 1, None, None
+    ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
+    CONSUMER_GROUP_HEARTBEAT = 68, 0, 0, 0, None, None
+    CONSUMER_GROUP_DESCRIBE = 69, 0, 0, 0, None, None
 
     @property
     def api_name(self) -> str:
@@ -137,14 +141,15 @@ LAST_DEPRECATED: Final[Mapping[int, int]] = {
 
 
 class Release(Enum):
-    """What a broker serves to clients: Kafka 2.0 if ``inter.broker.protocol.version`` is 2.0, Kafka
-    3.9 otherwise.
+    """What a broker serves to clients: Kafka 2.0 if ``inter.broker.protocol.version`` is 2.0, all
+    versions of ``ApiKey`` otherwise.
 
     In Kafka that key only decides what brokers send each other and write (``InterBrokerProtocol``).
     Here a broker with 2.0 also serves clients as Kafka 2.0 did. Brokers inside a test's process can
-    serve clients as Kafka 2.8 did, too.
+    serve clients as Kafka 2.8 and 3.9 did, too.
     """
 
+    NEWEST = "newest"
     KAFKA_3_9 = "3.9"
     KAFKA_2_8 = "2.8"
     KAFKA_2_0 = "2.0"
@@ -153,13 +158,19 @@ class Release(Enum):
     def of(cls, inter_broker_protocol_version: str) -> Release:
         """Return the release for a valid ``inter.broker.protocol.version``, such as ``2.0-IV1``."""
         of_2_0 = re.match(r"2\.0(\.|-|$)", inter_broker_protocol_version)
-        return cls.KAFKA_2_0 if of_2_0 else cls.KAFKA_3_9
+        return cls.KAFKA_2_0 if of_2_0 else cls.NEWEST
 
     def newest(self, api_key: ApiKey) -> int | None:
         """Return the highest version of an API; None if the release does not have the API."""
-        if self is Release.KAFKA_3_9:
-            return api_key.max_version
-        return api_key.max_version_2_0 if self is Release.KAFKA_2_0 else api_key.max_version_2_8
+        match self:
+            case Release.NEWEST:
+                return api_key.max_version
+            case Release.KAFKA_3_9:
+                return api_key.max_version_3_9
+            case Release.KAFKA_2_8:
+                return api_key.max_version_2_8
+            case Release.KAFKA_2_0:
+                return api_key.max_version_2_0
 
     def at_most(self, api_key: ApiKey, version: int) -> int:
         """Return the version in which to send a request: ``version``, or the release's highest

@@ -101,7 +101,7 @@ class InsideCluster:
         self._paused: dict[int, LinkFault] = {}
         self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop, self._links)
         self._operations = ClusterOperations(self._brokers, self.admin)
-        self._release = Release.KAFKA_3_9
+        self._release = Release.NEWEST
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
         self._faults = InjectedFaults(self._clock.monotonic_ms)
@@ -219,11 +219,11 @@ class InsideCluster:
         self.call(self._create_topic(name, partitions, replication_factor, settings or {}))
 
     def as_version(self, version: str | None) -> None:
-        """Serve clients as brokers of Kafka 2.8 (or 2.0) do, until this is called with None:
-        ApiVersions lists the APIs and versions of that release, and no others are served. What
-        brokers call of each other, Fetch among it, is only not listed. Raises ValueError for any
-        other version."""
-        release = Release(Release.KAFKA_3_9.value if version is None else version)
+        """Serve clients as brokers of Kafka 3.9 (or 2.8, or 2.0) do, until this is called with
+        None: ApiVersions lists the APIs and versions of that release, and no others are served.
+        What brokers call of each other, Fetch among it, is only not listed. Raises ValueError for
+        any other version."""
+        release = Release.NEWEST if version is None else Release(version)
         self._run_on_loop(lambda: self._serve_as(release))
 
     def compact(self, topic: str) -> None:
@@ -339,8 +339,8 @@ class InsideCluster:
                 broker.node.serve_clients_as(release)
 
     async def _reset(self) -> None:
-        if self._release is not Release.KAFKA_3_9:
-            self._serve_as(Release.KAFKA_3_9)
+        if self._release is not Release.NEWEST:
+            self._serve_as(Release.NEWEST)
         if not await self._clearing.clear():
             await self._begin_again()
         self._events.clear()
@@ -386,7 +386,7 @@ class InsideCluster:
             raise RuntimeError(f"broker {broker.broker_id} ended at its start")
         broker.process, broker.node, broker.running = process, node, running
         broker.port = node.ports[0]
-        if self._release is not Release.KAFKA_3_9:
+        if self._release is not Release.NEWEST:
             node.serve_clients_as(self._release)
         running.add_done_callback(partial(self._note_failure, broker))
 

@@ -8,7 +8,7 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.registry import REQUESTS, version_range
 
-COLUMNS = {(2, 0): "max_version_2_0", (2, 8): "max_version_2_8", (3, 9): "max_version"}
+COLUMNS = {(2, 0): "max_version_2_0", (2, 8): "max_version_2_8", (3, 9): "max_version_3_9"}
 
 
 def versions_in(release: tuple[int, int]) -> dict[int, tuple[int, int]]:

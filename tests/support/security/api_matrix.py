@@ -667,12 +667,13 @@ def _cases(api: ApiKey, version: int, ids: Mapping[str, UUID]) -> dict[str, Mess
 
 
 def rows(ids: Mapping[str, UUID]) -> list[Row]:
-    """Return all requests. Those that would change something for bob come with ``validate_only``,
-    or name what does not exist."""
+    """Return all requests of Kafka 3.9. Those that would change something for bob come with
+    ``validate_only``, or name what does not exist."""
     return [
         Row(api, case, version, request)
         for api in ApiKey
-        for version in range(api.max_version + 1)
+        if api.max_version_3_9 is not None
+        for version in range(api.max_version_3_9 + 1)
         for case, request in _cases(api, version, ids).items()
     ]
 

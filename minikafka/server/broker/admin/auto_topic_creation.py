@@ -59,7 +59,7 @@ class AutoTopicCreationConfig:
     are created even if it is false."""
 
     auto_create_topics_enable: bool = True
-    release: Release = Release.KAFKA_3_9
+    release: Release = Release.NEWEST
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
 

@@ -333,7 +333,7 @@ class Apis:
         table: Mapping[ApiKey, Api],
         services: Services,
         log: EventLog | None = None,
-        release: Release = Release.KAFKA_3_9,
+        release: Release = Release.NEWEST,
         stalls: StallMeter | None = None,
         metrics: Metrics | None = None,
         features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),

@@ -81,6 +81,16 @@ def test_clients_find_the_versions_of_an_old_release(two: InsideCluster) -> None
     list_transactions(two)
 
 
+def test_clients_find_the_versions_of_3_9(two: InsideCluster) -> None:
+    newest = listed(two, 1)
+    two.as_version("3.9")
+    expected = {key: key.max_version_3_9 for key in ApiKey if key in newest}
+    assert listed(two, 1) == {key: last for key, last in expected.items() if last is not None}
+    exchange(two, "of-3.9")
+    two.as_version(None)
+    assert listed(two, 1) == newest
+
+
 def test_an_unknown_version_is_an_error(two: InsideCluster) -> None:
     with pytest.raises(ValueError, match="is not a valid Release"):
         two.as_version("1.1")
