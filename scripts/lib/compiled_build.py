@@ -37,7 +37,7 @@ def bring_up_to_date(folder: Path) -> bool:
         return False
     for path in _extensions(folder):
         path.unlink()
-    environment = {**os.environ, "MINIKAFKA_OBJECTS": "build/mypyc/objects"}
+    environment = {**os.environ, "MINIKAFKA_OBJECTS": f"build/mypyc/objects-{_flags()}"}
     environment.pop("MINIKAFKA_PURE", None)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
@@ -58,13 +58,18 @@ def listed_modules(folder: Path) -> list[str]:
 
 def fingerprint(folder: Path) -> str:
     """A hash of everything that the extensions depend on. Types of other modules are part of it."""
-    total = hashlib.sha256(f"{sys.version}{os.environ.get('CFLAGS')}".encode())
+    total = hashlib.sha256(f"{sys.version}{_flags()}".encode())
     for path in sorted((folder / "minikafka").rglob("*.py")):
         total.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     total.update("\0".join(listed_modules(folder)).encode())
     for name in _INPUTS:
         total.update((folder / name).read_bytes())
     return total.hexdigest()
+
+
+def _flags() -> str:
+    """A hash of the compiler's flags: objects made with others do not count as up to date."""
+    return hashlib.sha256(os.environ.get("CFLAGS", "").encode()).hexdigest()[:8]
 
 
 def copy_files(checkout: Path, folder: Path) -> None:
