@@ -120,16 +120,12 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
-    SettingGroup("Groups of KIP-848 and share groups are not served, as by Kafka 3.9 with ZooKeeper.", (
-        _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
-        _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
+    SettingGroup("Consumer groups (KIP-848) are served without these, and share groups are not served.", (
         _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
-        _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
         _string("group.consumer.migration.policy", "disabled", "Whether classic groups may become consumer groups and back.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
         _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
-        _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
         _list("group.coordinator.rebalance.protocols", ("classic",), "Kinds of groups that are served.", one_of("consumer", "classic", "share", "unknown")),

@@ -100,7 +100,7 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0, None, None
     LIST_TRANSACTIONS = 66, 1, 0, 1, None, None
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
-    CONSUMER_GROUP_HEARTBEAT = 68, 0, 0, 0, None, None
+    CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 0, 0, 0, None, None
 
     @property

@@ -20,7 +20,7 @@ MESSAGES = "minikafka.protocol.messages."
 # Libraries that take milliseconds to import, or much memory.
 HEAVY = {
     "anyio", "cramjam", "crc32c", "cryptography", "gssapi", "h11", "joserfc", "kazoo", "mcp",
-    "numpy", "pandas", "pyarrow", "pydantic", "pyspark", "pygments", "rich", "starlette",
+    "numpy", "pandas", "pyarrow", "pydantic", "pyspark", "pygments", "re2", "rich", "starlette",
     "structlog", "uvloop", "uvicorn",
 }  # fmt: skip
 

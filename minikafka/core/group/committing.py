@@ -10,11 +10,14 @@ from minikafka.core.coordinator_shard import (
     RespondError,
     in_batches,
 )
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.heartbeat import require_member
 from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.rebalance import session_timer
-from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
+from minikafka.core.group.records import CommittedOffset, GroupRecord, OffsetCommitted
 from minikafka.core.group.result import (
     UNKNOWN_MEMBER,
+    AnyGroup,
     GroupAppend,
     GroupDeletion,
     GroupResult,
@@ -24,7 +27,7 @@ from minikafka.core.group.result import (
     current_member_error,
 )
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 
 
@@ -44,7 +47,7 @@ class CommitFacts:
 
 
 def commit(
-    group: Group,
+    group: AnyGroup,
     facts: CommitFacts,
     respond: RespondOffsets,
     config: GroupConfig,
@@ -57,12 +60,10 @@ def commit(
     """
     error = _refusal(group, facts)
     transaction = facts.transaction
-    if error is None and transaction is None and group.state is GroupState.COMPLETING_REBALANCE:
-        error = ErrorCode.REBALANCE_IN_PROGRESS  # a current member: it retries after SyncGroup
     if error is not None:
         result.reply(respond, dict.fromkeys(facts.offsets, error))
         return
-    if group.state is not GroupState.EMPTY and transaction is None:
+    if isinstance(group, Group) and not group.is_empty and transaction is None:
         result.effects.append(session_timer(group, group.members[facts.member_id]))
     limit = config.offset_metadata_max_bytes
     accepted = {tp: o for tp, o in facts.offsets.items() if len(o.metadata) <= limit}
@@ -82,7 +83,40 @@ def commit(
     result.appends.append(CoordinatorAppend(records, purpose, transaction=transaction))
 
 
-def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
+def _refusal(group: AnyGroup, facts: CommitFacts) -> ErrorCode | None:
+    """Return the error code of a commit that is not allowed, else None."""
+    if isinstance(group, ConsumerGroup):
+        return _consumer_refusal(group, facts)
+    error = _classic_refusal(group, facts)
+    syncing = group.state is GroupState.COMPLETING_REBALANCE and facts.transaction is None
+    if error is None and syncing:
+        return ErrorCode.REBALANCE_IN_PROGRESS  # a current member: it retries after SyncGroup
+    return error
+
+
+def _consumer_refusal(group: ConsumerGroup, facts: CommitFacts) -> ErrorCode | None:
+    """A member commits in its current epoch; other clients while the group has no members."""
+    error = epoch_error(group, facts.member_id, facts.group_instance_id, facts.generation_id)
+    if error is ErrorCode.STALE_MEMBER_EPOCH and facts.transaction is not None:
+        return ErrorCode.ILLEGAL_GENERATION  # the only one of the two that producers know
+    return error
+
+
+def epoch_error(
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None, member_epoch: int
+) -> ErrorCode | None:
+    """Return None if a client may commit or fetch offsets with this member epoch, else the error
+    code: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH."""
+    if member_epoch < 0 and group.is_empty:
+        return None
+    try:
+        known = require_member(group, member_id, group_instance_id)
+    except KafkaError as error:
+        return error.code
+    return None if member_epoch == known.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _classic_refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
     """Return the error code of a commit that is not allowed, else None.
 
     A member commits in its current generation. Other clients commit only while the group has no
@@ -104,7 +138,7 @@ def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
 
 
 def delete_offsets(
-    group: Group,
+    group: AnyGroup,
     topic_partitions: Iterable[TopicPartition],
     respond: RespondError | None,
     result: GroupResult[None],
@@ -121,27 +155,23 @@ def delete_offsets(
     ]
     count = len(records)
     leaves_nothing = (
-        group.state is GroupState.EMPTY
-        and not group.pending_members
-        and not group.offsets.has_pending
-        and count == len(group.offsets)
+        group.is_vacant and not group.offsets.has_pending and count == len(group.offsets)
     )
-    if leaves_nothing and group.generation_id > 0:  # otherwise the group has no record
-        records.append(GroupStored(group.group_id, None))
+    if leaves_nothing:
+        records += group.tombstones()
     if records or leaves_nothing or respond is not None:
         result.appends += _tombstones(records, OffsetDeletion(group, respond))
     return count
 
 
-def delete_group(group: Group, respond: RespondError, result: GroupResult[None]) -> int:
+def delete_group(group: AnyGroup, respond: RespondError, result: GroupResult[None]) -> int:
     """Append tombstones for an empty group and all its offsets; return the number of offsets.
 
     Offsets that are being appended, or belong to an open transaction, are deleted too.
     """
     offsets = group.offsets.everything()
     records: list[GroupRecord] = [OffsetCommitted(group.group_id, tp, None) for tp in offsets]
-    if group.generation_id > 0:
-        records.append(GroupStored(group.group_id, None))
+    records += group.tombstones()
     result.appends += _tombstones(records, GroupDeletion(group, respond))
     return len(offsets)
 
@@ -166,7 +196,7 @@ def _text_bytes(record: GroupRecord) -> int:
     return len(record.group_id.encode()) + len(topic.encode())
 
 
-def expire(group: Group, config: GroupConfig, now_ms: int, result: GroupResult[None]) -> int:
+def expire(group: AnyGroup, config: GroupConfig, now_ms: int, result: GroupResult[None]) -> int:
     """Append tombstones for the group's expired offsets; return their number."""
     expired = group.expired_offsets(now_ms, config.offsets_retention_ms)
     return delete_offsets(group, expired, None, result)

@@ -1,18 +1,37 @@
-"""The contents of DescribeGroups, ListGroups and OffsetFetch responses."""
+"""The contents of DescribeGroups, ConsumerGroupDescribe, ListGroups and OffsetFetch responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.heartbeat import preferred_assignor
+from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
+from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.group import ClassicGroupMember, Group, GroupState
 from minikafka.core.group.records import CommittedOffset
+from minikafka.core.group.result import AnyGroup
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.consumer_group_describe import (
+    Assignment,
+    Member,
+    TopicPartitions,
+)
+from minikafka.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from minikafka.protocol.messages.list_groups import ListedGroup
 
 NOTHING_COMMITTED = CommittedOffset(-1)
+# The types of groups, by their names in ListGroups (KIP-848).
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 class FetchedOffset(NamedTuple):
@@ -27,7 +46,7 @@ class FetchedOffset(NamedTuple):
 
 
 def fetched(
-    group: Group | None, topic_partitions: Iterable[TopicPartition], require_stable: bool
+    group: AnyGroup | None, topic_partitions: Iterable[TopicPartition], require_stable: bool
 ) -> list[FetchedOffset]:
     """Return the committed offsets of ``topic_partitions``; none for an unknown group.
 
@@ -48,12 +67,13 @@ def fetched(
     return found
 
 
-def described(group_id: str, group: Group | None) -> DescribedGroup:
-    """Return the DescribeGroups row of a group. An unknown group has the state Dead.
+def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
+    """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has a
+    consumer group of KIP-848.
 
     Only the rows of a stable group contain the members' metadata and assignments.
     """
-    if group is None:
+    if not isinstance(group, Group):
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
@@ -76,6 +96,60 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
     )
 
 
-def listed(group: Group, group_type: str) -> ListedGroup:
+def listed(group: AnyGroup) -> ListedGroup:
     """Return the ListGroups row of a group."""
-    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group_type)
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state.value, CONSUMER)
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+
+
+# ---- consumer groups
+
+
+def refused_description(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(error.code, error.message, group_id)
+
+
+def consumer_described(
+    group_id: str, group: AnyGroup | None, image: MetadataImage, config: ConsumerGroupConfig
+) -> DescribedConsumerGroup:
+    """Return the ConsumerGroupDescribe row of a group. Only a consumer group has one."""
+    if not isinstance(group, ConsumerGroup):
+        what = "not found." if group is None else "is not a consumer group."
+        error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
+        return refused_description(group_id, error)
+    return DescribedConsumerGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=preferred_assignor(group, config),
+        members=[_consumer_member(group, member_id, image) for member_id in group.members],
+    )
+
+
+def _consumer_member(group: ConsumerGroup, member_id: str, image: MetadataImage) -> Member:
+    metadata = group.members[member_id]
+    current = group.current.get(member_id, NOT_JOINED)
+    return Member(
+        member_id=member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.topics),
+        subscribed_topic_regex=metadata.regex or None,
+        assignment=_described_assignment(current.assigned, image),
+        target_assignment=_described_assignment(group.targets.get(member_id, {}), image),
+    )
+
+
+def _described_assignment(partitions: Partitions, image: MetadataImage) -> Assignment:
+    return Assignment(
+        [
+            TopicPartitions(topic_id, image.topic_names.get(topic_id, ""), indices)
+            for topic_id, indices in rows_of(partitions)
+            if topic_id in image.topic_names
+        ]
+    )

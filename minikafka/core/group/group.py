@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.offsets import GroupOffsets
+from minikafka.core.group.records import GroupRecord, GroupStored
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -195,13 +198,26 @@ class Group:
         return self.state is GroupState.DEAD
 
     @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether the group has no members, and expects none."""
+        return self.is_empty and not self.pending_members
+
+    @property
     def is_consumer_group(self) -> bool:
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
     def is_forgettable(self) -> bool:
         """Whether the group is empty: no members, no pending members, no offsets."""
-        return self.state is GroupState.EMPTY and not self.pending_members and self.offsets.is_empty
+        return self.is_vacant and self.offsets.is_empty
+
+    def tombstones(self) -> list[GroupRecord]:
+        """Return what deletes the group's records but offsets, if it has any."""
+        return [GroupStored(self.group_id, None)] if self.generation_id > 0 else []
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -431,4 +447,5 @@ class GroupConfig:
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     inter_broker_protocol: InterBrokerProtocol = LATEST

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from minikafka.protocol.messages.offsets_log import (
     GROUP_METADATA_KEY_VERSION,
     OFFSET_COMMIT_KEY_VERSIONS,
@@ -56,7 +73,54 @@ class GroupStored:
     value: GroupMetadataValue | None
 
 
-GroupRecord: TypeAlias = OffsetCommitted | GroupStored
+ConsumerGroupKey: TypeAlias = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
+ConsumerGroupValue: TypeAlias = (
+    ConsumerGroupMetadataValue
+    | ConsumerGroupPartitionMetadataValue
+    | ConsumerGroupMemberMetadataValue
+    | ConsumerGroupTargetAssignmentMetadataValue
+    | ConsumerGroupTargetAssignmentMemberValue
+    | ConsumerGroupCurrentMemberAssignmentValue
+    | ConsumerGroupRegularExpressionValue
+)
+
+# Key and value by the type of the key, the number in front of it. The values have one version.
+_CONSUMER_GROUP_RECORDS: Final[
+    Mapping[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue]]]
+] = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+_KEY_TYPES: Final = {key: number for number, (key, _) in _CONSUMER_GROUP_RECORDS.items()}
+_VALUE_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupRecord:
+    """A record of a consumer group (KIP-848): the new value of a key; None is its tombstone."""
+
+    key: ConsumerGroupKey
+    value: ConsumerGroupValue | None
+
+    @property
+    def group_id(self) -> str:
+        return self.key.group_id
+
+
+GroupRecord: TypeAlias = OffsetCommitted | GroupStored | ConsumerGroupRecord
 
 
 def encode_record(
@@ -64,6 +128,12 @@ def encode_record(
 ) -> tuple[bytes, bytes | None]:
     """Encode a record as key and value, in a version that brokers of ``protocol`` can read. Raises
     EncodeError for a text over 32 KB."""
+    if isinstance(record, ConsumerGroupRecord):
+        key, value = record.key, record.value
+        return (
+            encode_versioned(key, _KEY_TYPES[type(key)]),
+            None if value is None else encode_versioned(value, _VALUE_VERSION),
+        )
     if isinstance(record, GroupStored):
         return (
             encode_versioned(GroupMetadataKey(record.group_id), GROUP_METADATA_KEY_VERSION),
@@ -72,21 +142,21 @@ def encode_record(
             else encode_versioned(record.value, protocol.group_metadata_value_version),
         )
     topic, partition = record.topic_partition
-    key = encode_versioned(
+    offset_key = encode_versioned(
         OffsetCommitKey(record.group_id, topic, partition), OFFSET_COMMIT_KEY_VERSIONS[-1]
     )
     committed = record.committed
     if committed is None:
-        return key, None
+        return offset_key, None
     expires = committed.expire_ms != NO_TIMESTAMP
-    value = OffsetCommitValue(
+    offset = OffsetCommitValue(
         committed.offset,
         committed.leader_epoch,
         committed.metadata,
         committed.commit_ms,
         committed.expire_ms,
     )
-    return key, encode_versioned(value, protocol.offset_commit_value_version(expires))
+    return offset_key, encode_versioned(offset, protocol.offset_commit_value_version(expires))
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -102,7 +172,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             offset_key.group, topic_partition, None if value is None else _committed(value)
         )
     if version != GROUP_METADATA_KEY_VERSION:
-        return None
+        return _decode_consumer_group(version, key, value)
     group_key, _ = decode_versioned(GroupMetadataKey, key)
     if value is None:
         return GroupStored(group_key.group, None)
@@ -112,6 +182,19 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             member.rebalance_timeout = member.session_timeout
     _check(stored)
     return GroupStored(group_key.group, stored)
+
+
+def _decode_consumer_group(
+    number: int, key: bytes, value: bytes | None
+) -> ConsumerGroupRecord | None:
+    types = _CONSUMER_GROUP_RECORDS.get(number)
+    if types is None:
+        return None
+    key_type, value_type = types
+    return ConsumerGroupRecord(
+        decode(key_type, number, key, VERSION_BYTES),
+        None if value is None else decode_versioned(value_type, value, _VALUE_VERSION)[0],
+    )
 
 
 def _check(stored: GroupMetadataValue) -> None:

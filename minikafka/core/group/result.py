@@ -7,14 +7,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
+from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.reconciliation import CurrentAssignment
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.records import GroupRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
+AnyGroup: TypeAlias = Group | ConsumerGroup
+
+RespondHeartbeat: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 # ---- timers
@@ -86,7 +93,36 @@ class CheckSync:
     group: Group
 
 
-GroupTimer: TypeAlias = (
+@dataclass(frozen=True, slots=True)
+class MemberHeard:
+    """A member of a consumer group has sent a heartbeat: its session ends ``session_timeout_ms``
+    from now, unless another one comes."""
+
+    group: ConsumerGroup
+    member_id: str
+    session_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationTimer:
+    """Start the time within which a member of a consumer group must have revoked partitions. It
+    ends without effect when the member's assignment is not ``current`` any more."""
+
+    group: ConsumerGroup
+    member_id: str
+    current: CurrentAssignment
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckMember:
+    """A member of a consumer group may have left or reconciled: check its timers."""
+
+    group: ConsumerGroup
+    member_id: str
+
+
+ClassicTimer: TypeAlias = (
     HeartbeatTimer
     | JoinTimer
     | InitialJoinTimer
@@ -96,6 +132,16 @@ GroupTimer: TypeAlias = (
     | CheckSync
 )
 
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Look up the topics of the regular expressions to which a group's members subscribe."""
+
+    group: ConsumerGroup
+
+
+GroupTimer: TypeAlias = ClassicTimer | MemberHeard | RevocationTimer | CheckMember | ResolveRegexes
+
 # ---- purposes of appends
 
 
@@ -103,7 +149,7 @@ GroupTimer: TypeAlias = (
 class _GroupAppendPurpose:
     """The base class of purposes: the group to which the records belong."""
 
-    group: Group
+    group: AnyGroup
 
     def event_facts(self) -> dict[str, Any]:
         return {"group": self.group.group_id}
@@ -139,11 +185,14 @@ class GroupDeletion(_GroupAppendPurpose):
 class EmptyGeneration(_GroupAppendPurpose):
     """Store a generation without members."""
 
+    group: Group
+
 
 @dataclass(frozen=True, slots=True)
 class AssignmentUpdate(_GroupAppendPurpose):
     """Store the assignments of a generation."""
 
+    group: Group
     generation_id: int
 
 
@@ -154,6 +203,7 @@ class StaticMemberReplacement(_GroupAppendPurpose):
     The ``old_`` fields restore the member if the append fails.
     """
 
+    group: Group
     member: ClassicGroupMember
     member_id: str
     old_member_id: str
@@ -164,6 +214,20 @@ class StaticMemberReplacement(_GroupAppendPurpose):
     can_skip_assignment: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupUpdate(_GroupAppendPurpose):
+    """Store the changes of a consumer group, which are applied already.
+
+    ``replies`` depend on them, and on nothing later. ``replaced`` is the empty classic group whose
+    id the consumer group has taken.
+    """
+
+    group: ConsumerGroup
+    changes: Changes
+    replies: list[tuple[RespondHeartbeat, ConsumerGroupHeartbeatResponse]]
+    replaced: Group | None = None
+
+
 GroupAppendPurpose: TypeAlias = (
     OffsetCommit
     | OffsetDeletion
@@ -171,6 +235,7 @@ GroupAppendPurpose: TypeAlias = (
     | EmptyGeneration
     | AssignmentUpdate
     | StaticMemberReplacement
+    | ConsumerGroupUpdate
 )
 
 # ---- results
@@ -252,6 +317,18 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
     if error in _NOT_COORDINATOR:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else error
+
+
+def heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def update_write_error(error: ErrorCode) -> ErrorCode:
+    """Map the error of a failed append of a consumer group to the error code that members receive
+    (Kafka's ``CoordinatorOperationExceptionHelper``)."""
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group_write_error(error)
 
 
 def current_member_error(

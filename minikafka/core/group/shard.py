@@ -13,6 +13,8 @@ from minikafka.core.group.committing import (
     delete_offsets,
     expire,
 )
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer_groups import ConsumerGroups
 from minikafka.core.group.group import (
     ClassicGroupMember,
     Group,
@@ -34,13 +36,21 @@ from minikafka.core.group.rebalance import (
     sync,
     sync_expired,
 )
-from minikafka.core.group.records import GroupRecord, GroupStored, OffsetCommitted
+from minikafka.core.group.records import (
+    ConsumerGroupRecord,
+    GroupRecord,
+    GroupStored,
+    OffsetCommitted,
+)
 from minikafka.core.group.result import (
     UNKNOWN_MEMBER,
+    AnyGroup,
     AssignmentUpdate,
     CheckHeartbeat,
     CheckJoin,
+    CheckMember,
     CheckSync,
+    ConsumerGroupUpdate,
     EmptyGeneration,
     GroupAppend,
     GroupAppendPurpose,
@@ -76,11 +86,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     awaits_replication = False
 
     def __init__(self, config: GroupConfig) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self._config = config
         self._loaded = False
         # The groups with offsets that a transaction of the producer decides on, in order.
         self._in_transactions: dict[int, dict[str, None]] = {}
+        self.consumers = ConsumerGroups(self.groups, config.consumer)
 
     @property
     def size(self) -> int:
@@ -104,6 +115,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             else:
                 self._load_group(record.group_id, record.value)
             return
+        if isinstance(record, ConsumerGroupRecord):
+            if not self._loaded:  # otherwise it was applied when it was decided
+                self.consumers.load(record)
+            return
         group = self._group_of_offset(record)
         if group is None:
             return
@@ -126,7 +141,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                 group.offsets.end_transaction(producer_id, offset, committed)
                 self._track_transaction(group, producer_id)
 
-    def _track_transaction(self, group: Group, producer_id: int) -> None:
+    def _track_transaction(self, group: AnyGroup, producer_id: int) -> None:
         """Update ``_in_transactions``, so that a marker finds its groups without a search.
 
         Kafka: ``openGroupsForProducer``.
@@ -139,7 +154,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         if not groups:
             del self._in_transactions[producer_id]
 
-    def _group_of_offset(self, record: OffsetCommitted) -> Group | None:
+    def _group_of_offset(self, record: OffsetCommitted) -> AnyGroup | None:
         group = self.groups.get(record.group_id)
         if group is None and not self._loaded and record.committed is not None:
             group = self.groups[record.group_id] = Group(record.group_id, None)
@@ -179,7 +194,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         No effect if the group has begun another rebalance in the meantime.
         """
         group = self.groups.get(group_id)
-        if group is None or group.generation_id != value.generation:
+        if not isinstance(group, Group) or group.generation_id != value.generation:
             return
         if group.state is GroupState.COMPLETING_REBALANCE:
             for stored in value.members:
@@ -194,9 +209,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         Offsets have tombstones too. Once the shard is loaded, ``settle`` deletes the group
         instead.
         """
-        if not self._loaded:
-            known = self.groups.pop(group_id, None)
-            if known is not None and not known.offsets.is_empty:
+        known = self.groups.get(group_id)
+        if not self._loaded and isinstance(known, Group):
+            del self.groups[group_id]
+            if not known.offsets.is_empty:
                 group = self.groups[group_id] = Group(group_id, None)
                 group.offsets = known.offsets
 
@@ -209,6 +225,9 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         result: GroupResult[None] = CoordinatorResult(None)
         self._loaded = True
         for group_id, group in list(self.groups.items()):
+            if isinstance(group, ConsumerGroup):
+                self.consumers.start_timers(group, result)
+                continue
             if group.is_forgettable and group.protocol_type is None:
                 del self.groups[group_id]  # all its offsets have been deleted
                 continue
@@ -225,6 +244,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Fail parked requests with NOT_COORDINATOR, so that members find the new coordinator."""
         result: GroupResult[None] = CoordinatorResult(None)
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.is_dead = True
+                result.effects += (CheckMember(group, member_id) for member_id in group.members)
+                continue
             group.transition_to(GroupState.DEAD, now_ms)
             for member in group.members.values():
                 fail_parked_requests(group, member, ErrorCode.NOT_COORDINATOR, result)
@@ -234,6 +257,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             assert group.awaiting_join == 0, "every parked request has a response"
         self.groups.clear()
         self._in_transactions.clear()
+        self.consumers.clear()
         return result
 
     # -- requests of members
@@ -244,6 +268,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a JoinGroup request. The first one without a member id creates the group."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                result.reply(respond, join_error(code, facts.member_id))
+                return result
+            group = self.consumers.make_classic(group, now_ms, result)
         if group is None:
             if facts.member_id != UNKNOWN_MEMBER:
                 unknown = join_error(ErrorCode.UNKNOWN_MEMBER_ID, facts.member_id)
@@ -259,7 +289,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a SyncGroup request."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             result.reply(respond, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             sync(group, facts, respond, result)
@@ -271,7 +301,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a Heartbeat request; the response is its error code."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             return result.responding(ErrorCode.UNKNOWN_MEMBER_ID)
         return result.responding(
             heartbeat(group, member_id, group_instance_id, generation_id, result)
@@ -283,7 +313,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a LeaveGroup request; the response has a row for each member."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             return result.responding(
                 [
@@ -343,7 +373,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
 
     def delete_offsets(
         self,
-        group: Group,
+        group: AnyGroup,
         topic_partitions: Iterable[TopicPartition],
         respond: RespondError | None,
     ) -> GroupResult[int]:
@@ -352,12 +382,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         result: GroupResult[None] = CoordinatorResult(None)
         return result.responding(delete_offsets(group, topic_partitions, respond, result))
 
-    def expire(self, group: Group, now_ms: int) -> GroupResult[int]:
+    def expire(self, group: AnyGroup, now_ms: int) -> GroupResult[int]:
         """Delete the expired offsets of a group. The response is their number."""
         result: GroupResult[None] = CoordinatorResult(None)
         return result.responding(expire(group, self._config, now_ms, result))
 
-    def delete_group(self, group: Group, respond: RespondError) -> GroupResult[None]:
+    def delete_group(self, group: AnyGroup, respond: RespondError) -> GroupResult[None]:
         """Delete an empty group with all its offsets."""
         result: GroupResult[None] = CoordinatorResult(None)
         offsets = delete_group(group, respond, result)
@@ -380,7 +410,9 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             producer_id = None if append.transaction is None else append.transaction.producer_id
             for record in append.records:
                 self.replay(record, base_offset, producer_id)
-        if isinstance(purpose, OffsetCommit):
+        if isinstance(purpose, ConsumerGroupUpdate):
+            self.consumers.settled(purpose, error, result)
+        elif isinstance(purpose, OffsetCommit):
             self._offsets_settled(append, error)
             code = offset_write_error(error)
             errors = {tp: refusal or code for tp, refusal in purpose.errors.items()}
@@ -411,16 +443,20 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     ) -> None:
         group, code = deletion.group, offset_write_error(error)
         if error is ErrorCode.NONE:
-            if group.state is GroupState.EMPTY:
+            if group.is_empty and not group.is_dead:
                 self._delete(group, now_ms, result)
             elif not group.is_dead:
                 code = ErrorCode.NON_EMPTY_GROUP  # a member has joined meanwhile
         result.reply(deletion.respond, code)
 
-    def _delete(self, group: Group, now_ms: int, result: GroupResult[None]) -> None:
+    def _delete(self, group: AnyGroup, now_ms: int, result: GroupResult[None]) -> None:
         assert not group.members, "only a group without members is deleted"
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        if isinstance(group, ConsumerGroup):
+            group.is_dead = True
+            return
         group.transition_to(GroupState.DEAD, now_ms)
-        self.groups.pop(group.group_id, None)
         result.effects += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)
 
     def _offsets_settled(self, append: GroupAppend, error: ErrorCode) -> None:

@@ -16,7 +16,8 @@ from minikafka.core.client.admin.groups import GroupListing, describe_groups
 from minikafka.core.client.admin.transactions import describe_transactions
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
-from minikafka.core.group.group import Group
+from minikafka.core.group.description import listed
+from minikafka.core.group.result import AnyGroup
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -55,7 +56,6 @@ from minikafka.server.zookeeper.znodes import (
 )
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 
-_CLASSIC: Final = "classic"
 _NO_STATE: Final = LeaderAndIsr(NO_LEADER, -1, ())
 
 MANY: Final = 100  # partitions: the offsets of a larger topic are read less often
@@ -254,7 +254,7 @@ class ClusterLook:
     def _groups(self, nodes: Mapping[int, BrokerNode]) -> tuple[Entities, int]:
         """Return the first groups, and how many there are. A group that a deposed coordinator still
         has counts once: the coordinator that leads the partition is preferred."""
-        found: dict[str, tuple[bool, int, Group]] = {}
+        found: dict[str, tuple[bool, int, AnyGroup]] = {}
         for broker, group, leads in self._coordinated(nodes):
             known = found.get(group.group_id)
             if known is None or (leads and not known[0]):
@@ -265,7 +265,7 @@ class ClusterLook:
             entities["consumer_group", name] = self._group(nodes, broker, group)
         return entities, len(found)
 
-    def _coordinated(self, nodes: Mapping[int, BrokerNode]) -> Iterator[tuple[int, Group, bool]]:
+    def _coordinated(self, nodes: Mapping[int, BrokerNode]) -> Iterator[tuple[int, AnyGroup, bool]]:
         for broker, node in nodes.items():
             for context, group in node.entities.groups.groups():
                 state = self._partition(GROUP_METADATA_TOPIC, context.partition)
@@ -275,12 +275,17 @@ class ClusterLook:
         view = self._view.topics.get(topic)
         return None if view is None else view.partitions.get(number)
 
-    def _group(self, nodes: Mapping[int, BrokerNode], broker: int, group: Group) -> Facts:
+    def _group(self, nodes: Mapping[int, BrokerNode], broker: int, group: AnyGroup) -> Facts:
         row = nodes[broker].entities.groups.describe(group.group_id)
         call = describe_groups([group.group_id], Node(broker, host_name(broker), PORT))
         described = call.read(DescribeGroupsResponse(groups=[row]))[group.group_id]
-        protocol = group.protocol_type or ""
-        listing = GroupListing(group.group_id, protocol, group.state.value, _CLASSIC)
+        listed_group = listed(group)
+        listing = GroupListing(
+            group.group_id,
+            listed_group.protocol_type,
+            listed_group.group_state,
+            listed_group.group_type,
+        )
         committed, ends = {}, {}
         for tp in sorted(group.offsets):
             at = group.offsets.get(tp)

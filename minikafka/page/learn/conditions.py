@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from minikafka.core.group.group import GroupState
+from minikafka.core.group.group import Group, GroupState
 from minikafka.page.learn.playback import StopOn
 from minikafka.page.learn.take import Take
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
@@ -93,6 +93,7 @@ def _phases(coordinator: GroupCoordinator) -> list[tuple[str, int, bool]]:
     return [
         (group.group_id, group.generation_id, group.state is GroupState.PREPARING_REBALANCE)
         for _, group in coordinator.groups()
+        if isinstance(group, Group)
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.group.group import Group
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
 from minikafka.kernel.ports import NoNode
@@ -184,7 +185,7 @@ def shares(cluster: SimCluster, name: str) -> dict[str, list[int]]:
     group, or while the leader has not assigned any."""
     for node in cluster.nodes().values():
         for _, found in node.entities.groups.groups():
-            if found.group_id == name and found.members:
+            if found.group_id == name and isinstance(found, Group) and found.members:
                 members = found.members.values()
                 return {each.member_id: _partitions(each.assignment) for each in members}
     return {}

@@ -14,11 +14,12 @@ from uuid import UUID
 from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
-from minikafka.core.group.result import RespondOffsets
+from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
 from minikafka.core.transaction.result import Initialized
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -28,6 +29,9 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
@@ -107,6 +111,10 @@ class GroupCoordination(Protocol):
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode: ...
 
+    def consumer_heartbeat(
+        self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
+    ) -> None: ...
+
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity]
     ) -> list[MemberResponse]: ...
@@ -126,6 +134,8 @@ class GroupCoordination(Protocol):
     ) -> None: ...
 
     def describe(self, group_id: str) -> DescribedGroup: ...
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup: ...
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

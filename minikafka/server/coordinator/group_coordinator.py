@@ -6,24 +6,41 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.description import FetchedOffset, described, fetched, listed
-from minikafka.core.group.group import Group, GroupState, RespondJoin, RespondSync
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
+from minikafka.core.group.consumer.regexes import compiled
+from minikafka.core.group.description import (
+    FetchedOffset,
+    consumer_described,
+    described,
+    fetched,
+    listed,
+    refused_description,
+)
+from minikafka.core.group.group import Group, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import GroupRecord
 from minikafka.core.group.result import (
+    AnyGroup,
     GroupAppendPurpose,
     GroupTimer,
+    RespondHeartbeat,
     RespondOffsets,
+    heartbeat_error,
     join_error,
     sync_error,
 )
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices, in_slices
+from minikafka.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
@@ -31,8 +48,6 @@ from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
 from minikafka.server.coordinator.ports import DelayedOperationPurgatory, InternalLog
 from minikafka.server.coordinator.runtime import CoordinatorRuntime, RuntimeConfig
-
-CLASSIC = "classic"  # the type of every group of this coordinator (KIP-848)
 
 
 class GroupCoordinator:
@@ -51,13 +66,15 @@ class GroupCoordinator:
         heartbeats: DelayedOperationPurgatory,
         config: GroupCoordinatorConfig,
         partition_count: Callable[[], int],
+        image: Callable[[], MetadataImage],
         events: EventLog,
     ) -> None:
         self._clock = clock
         self._log = log
         self._config = config
         self._events = events
-        timers = GroupTimers(clock, rebalances, heartbeats)
+        self._image = image
+        timers = GroupTimers(clock, rebalances, heartbeats, image, self._start_resolution)
         self.runtime: CoordinatorRuntime[
             GroupShard, GroupRecord, GroupAppendPurpose, GroupTimer
         ] = CoordinatorRuntime(
@@ -128,10 +145,38 @@ class GroupCoordinator:
             context.shard.heartbeat(group_id, member_id, group_instance_id, generation_id)
         )
 
+    def consumer_heartbeat(
+        self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
+    ) -> None:
+        """Handle ConsumerGroupHeartbeat. ``respond`` is called when the member's new state is
+        replicated, or with an error."""
+        try:
+            context = self._require_named(group_id)
+        except KafkaError as error:
+            respond(heartbeat_error(error))
+            return
+        heartbeat = context.shard.consumers.heartbeat
+        context.run(heartbeat(group_id, facts, respond, self._image(), context.now_ms()))
+
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Handle LeaveGroup and return the response row of each member."""
         context = self._require_named(group_id)
         return context.run(context.shard.leave(group_id, identities, context.now_ms()))
+
+    def _start_resolution(self, context: GroupContext, group: ConsumerGroup) -> None:
+        self.runtime.start_task(self._resolve_regexes(context, group), "resolve-regexes")
+
+    async def _resolve_regexes(self, context: GroupContext, group: ConsumerGroup) -> None:
+        """Look up the topics of a group's regular expressions, in slices: there may be many."""
+        image = self._image()
+        patterns = compiled(group.regexes_in_use())
+        found: dict[str, list[str]] = {regex: [] for regex in patterns}
+        async for topic in Slices().over(image.topics):
+            for regex, pattern in patterns.items():
+                if pattern.fullmatch(topic) is not None:
+                    found[regex].append(topic)
+        if context.is_active:
+            context.run(context.shard.consumers.resolved(group, found, image, context.now_ms()))
 
     # -- offsets
 
@@ -181,13 +226,12 @@ class GroupCoordinator:
         group = context.shard.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+        if isinstance(group, Group) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         kept = {
             topic_partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             for topic_partition in topic_partitions
-            if group.state is not GroupState.EMPTY
-            and group.may_be_subscribed_to(topic_partition.topic)
+            if not group.is_empty and group.may_be_subscribed_to(topic_partition.topic)
         }
         deleted = [tp for tp in topic_partitions if tp not in kept]
 
@@ -206,6 +250,14 @@ class GroupCoordinator:
             return DescribedGroup(error.code, group_id)
         return described(group_id, group)
 
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        """Handle ConsumerGroupDescribe for one group."""
+        try:
+            group = self._require_group(group_id)
+        except KafkaError as error:
+            return refused_description(group_id, error)
+        return consumer_described(group_id, group, self._image(), self._config.group.consumer)
+
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]:
@@ -219,13 +271,13 @@ class GroupCoordinator:
         loading = self.runtime.is_loading
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
         wanted_types = {name.lower() for name in types}
-        if wanted_types and CLASSIC not in wanted_types:
-            return error, []
         wanted = {name.lower() for name in states}
+        rows = (listed(group) for _, group in self.groups())
         return error, [
-            listed(group, CLASSIC)
-            for _, group in self.groups()
-            if not wanted or group.state.value.lower() in wanted
+            row
+            for row in rows
+            if (not wanted or row.group_state.lower() in wanted)
+            and (not wanted_types or row.group_type.lower() in wanted_types)
         ]
 
     def delete_groups(
@@ -254,7 +306,7 @@ class GroupCoordinator:
         group = context.shard.groups.get(group_id)
         if group is None:
             deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             deleted(group_id, ErrorCode.NON_EMPTY_GROUP)
         else:
             context.run(context.shard.delete_group(group, lambda error: deleted(group_id, error)))
@@ -269,7 +321,7 @@ class GroupCoordinator:
     async def expire(self) -> None:
         """Delete the expired offsets of every group."""
 
-        def expire(context: GroupContext, group: Group) -> int:
+        def expire(context: GroupContext, group: AnyGroup) -> int:
             return context.run(context.shard.expire(group, context.now_ms()))
 
         expired = await self._delete_in_slices(expire)
@@ -288,7 +340,7 @@ class GroupCoordinator:
         }
         ends = {partition: bound[1] for partition, bound in bounds.items() if bound is not None}
 
-        def forget(context: GroupContext, group: Group) -> int:
+        def forget(context: GroupContext, group: AnyGroup) -> int:
             offsets, end = group.offsets, ends.get(context.partition, 0)
             fewer = offsets if len(offsets) < len(gone) else gone
             found = [tp for tp in fewer if tp in gone and offsets.is_older(tp, end)]
@@ -299,7 +351,7 @@ class GroupCoordinator:
         if not self.runtime.is_closed:
             self.runtime.start_task(self._delete_in_slices(forget), "forget-offsets")
 
-    async def _delete_in_slices(self, delete: Callable[[GroupContext, Group], int]) -> int:
+    async def _delete_in_slices(self, delete: Callable[[GroupContext, AnyGroup], int]) -> int:
         """Call ``delete`` for each group; return the number of deleted offsets."""
         deleted = 0
         async for context, group in in_slices(self.groups(), look_every=1):
@@ -309,7 +361,7 @@ class GroupCoordinator:
 
     # -- groups
 
-    def groups(self) -> Iterator[tuple[GroupContext, Group]]:
+    def groups(self) -> Iterator[tuple[GroupContext, AnyGroup]]:
         """Iterate over the groups of all active partitions. Groups may change during the
         iteration."""
         for context in self.runtime.active():
@@ -320,7 +372,7 @@ class GroupCoordinator:
     def num_groups(self) -> int:
         return sum(context.shard.size for context in self.runtime.active())
 
-    def _require_group(self, group_id: str) -> Group | None:
+    def _require_group(self, group_id: str) -> AnyGroup | None:
         """Return a group, None if it does not exist. Raises KafkaError if it is not coordinated
         here."""
         return self.runtime.require(group_id).shard.groups.get(group_id)

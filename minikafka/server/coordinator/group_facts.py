@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
+from minikafka.core.group.description import CLASSIC, CONSUMER
 from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.result import AnyGroup
+from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.metrics import Metrics
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 
@@ -53,17 +58,26 @@ def facts_of_each(coordinator: GroupCoordinator, limit: int) -> Iterator[dict[st
         left = max(0, left - len(group.members))
 
 
-def _response(coordinator: GroupCoordinator, groups: Iterable[Group], limit: int) -> dict[str, Any]:
+def _response(
+    coordinator: GroupCoordinator, groups: Iterable[AnyGroup], limit: int
+) -> dict[str, Any]:
     return {
         "num_groups": coordinator.num_groups,
         "groups": [_facts(group, limit) for group in islice(groups, limit)],
     }
 
 
-def _facts(group: Group, limit: int) -> dict[str, Any]:
+def _facts(group: AnyGroup, limit: int) -> dict[str, Any]:
+    if isinstance(group, ConsumerGroup):
+        return _consumer_facts(group, limit)
+    return _classic_facts(group, limit)
+
+
+def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
     last = group.last_eviction
     return {
         "group": group.group_id,
+        "type": CLASSIC,
         "state": group.state.value,
         "since_ms": group.state_since_ms,
         "generation": group.generation_id,
@@ -90,4 +104,36 @@ def _facts(group: Group, limit: int) -> dict[str, Any]:
         "last_eviction": None
         if last is None
         else {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms},
+    }
+
+
+def _consumer_facts(group: ConsumerGroup, limit: int) -> dict[str, Any]:
+    """The details of a consumer group of KIP-848; ``assigned`` are partitions by topic id."""
+    return {
+        "group": group.group_id,
+        "type": CONSUMER,
+        "state": group.state.value,
+        "epoch": group.epoch,
+        "target_epoch": group.target_epoch,
+        "num_members": len(group.members),
+        "members": [
+            _consumer_member_facts(group, member_id) for member_id in islice(group.members, limit)
+        ],
+        "offsets": len(group.offsets),
+    }
+
+
+def _consumer_member_facts(group: ConsumerGroup, member_id: str) -> dict[str, Any]:
+    metadata, current = group.members[member_id], group.current.get(member_id, NOT_JOINED)
+    return {
+        "member": member_id,
+        "instance": metadata.instance_id,
+        "client": metadata.client_id,
+        "host": metadata.client_host,
+        "epoch": current.member_epoch,
+        "state": current.state.name,
+        "assigned": {topic_id_text(name): rows for name, rows in rows_of(current.assigned)},
+        "revokes": {
+            topic_id_text(name): rows for name, rows in rows_of(current.pending_revocation)
+        },
     }

@@ -6,21 +6,29 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer_groups import revocation_is_over
 from minikafka.core.group.liveness import heartbeat_is_over
 from minikafka.core.group.rebalance import sync_is_over
 from minikafka.core.group.records import GroupRecord
 from minikafka.core.group.result import (
     CheckHeartbeat,
     CheckJoin,
+    CheckMember,
     CheckSync,
+    ClassicTimer,
     GroupAppendPurpose,
     GroupTimer,
     HeartbeatTimer,
     InitialJoinTimer,
     JoinTimer,
+    MemberHeard,
+    ResolveRegexes,
+    RevocationTimer,
     SyncTimer,
 )
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
@@ -58,6 +66,17 @@ class GroupSyncKey:
 
     def __str__(self) -> str:
         return f"sync-{self.group_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationKey:
+    """The key of the purgatory "Rebalance" for a member that must revoke partitions."""
+
+    group_id: str
+    member_id: str
+
+    def __str__(self) -> str:
+        return f"revoke-{self.group_id}-{self.member_id}"
 
 
 # ---- operations
@@ -178,6 +197,63 @@ class DelayedSync(DelayedOperation):
         return (GroupSyncKey(self.timer.group.group_id),)
 
 
+class DelayedSession(DelayedOperation):
+    """The delayed operation for the session of a consumer group's member.
+
+    It completes without effect if the member has left. When it expires, ``expired`` removes the
+    member, or waits on if a heartbeat has moved its deadline: a heartbeat starts no timer.
+    """
+
+    __slots__ = ("_expired", "group", "member_id")
+
+    def __init__(
+        self, group: ConsumerGroup, member_id: str, delay_ms: int, expired: Callable[[], None]
+    ) -> None:
+        super().__init__(delay_ms)
+        self.group = group
+        self.member_id = member_id
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        gone = self.group.is_dead or self.member_id not in self.group.members
+        return gone and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired()
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (MemberKey(self.group.group_id, self.member_id),)
+
+
+class DelayedRevocation(DelayedOperation):
+    """The delayed operation for the rebalance time-out of a consumer group's member.
+
+    It completes without effect if the member has revoked its partitions, or has left.
+    """
+
+    __slots__ = ("_expired", "timer")
+
+    def __init__(self, timer: RevocationTimer, expired: Callable[[RevocationTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        return revocation_is_over(self.timer) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired(self.timer)
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (RevocationKey(self.timer.group.group_id, self.timer.member_id),)
+
+
 # ---- carrying out
 
 
@@ -190,12 +266,73 @@ class GroupTimers:
         clock: Clock,
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
+        image: Callable[[], MetadataImage],
+        resolve: Callable[[GroupContext, ConsumerGroup], None],
     ) -> None:
         self._clock = clock
         self._rebalances = rebalances
         self._heartbeats = heartbeats
+        self._image = image
+        self._resolve = resolve
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
+        if isinstance(timer, ResolveRegexes):
+            self._resolve(context, timer.group)
+        elif isinstance(timer, MemberHeard | RevocationTimer | CheckMember):
+            self._perform_for_member(context, timer)
+        else:
+            self._perform_for_group(context, timer)
+
+    def _perform_for_member(
+        self, context: GroupContext, timer: MemberHeard | RevocationTimer | CheckMember
+    ) -> None:
+        """Start or check a timer of a consumer group's member."""
+        group, member_id = timer.group, timer.member_id
+        if isinstance(timer, MemberHeard):
+            is_watched = member_id in group.deadlines
+            delay_ms = timer.session_timeout_ms
+            group.deadlines[member_id] = self._clock.monotonic_ms() + delay_ms
+            if not is_watched:
+                self._watch_session(context, group, member_id, delay_ms)
+        elif isinstance(timer, RevocationTimer):
+            operation = DelayedRevocation(timer, partial(self._revocation_expired, context))
+            key = RevocationKey(group.group_id, member_id)
+            self._rebalances.try_complete_else_watch(operation, [key])
+        else:
+            self._rebalances.check_and_complete(RevocationKey(group.group_id, member_id))
+            if group.is_dead or member_id not in group.members:
+                group.deadlines.pop(member_id, None)
+                self._heartbeats.check_and_complete(MemberKey(group.group_id, member_id))
+
+    def _watch_session(
+        self, context: GroupContext, group: ConsumerGroup, member_id: str, delay_ms: int
+    ) -> None:
+        expired = partial(self._session_expired, context, group, member_id)
+        operation = DelayedSession(group, member_id, delay_ms, expired)
+        key = MemberKey(group.group_id, member_id)
+        self._heartbeats.try_complete_else_watch(operation, [key])
+
+    def _session_expired(self, context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
+        left_ms = group.deadlines.get(member_id, 0) - self._clock.monotonic_ms()
+        if left_ms > 0:
+            self._watch_session(context, group, member_id, left_ms)
+        else:
+            group.deadlines.pop(member_id, None)
+            self._remove_member(context, group, member_id, "its session has ended")
+
+    def _revocation_expired(self, context: GroupContext, timer: RevocationTimer) -> None:
+        if not revocation_is_over(timer):
+            reason = f"it has not revoked its partitions within {timer.delay_ms} ms"
+            self._remove_member(context, timer.group, timer.member_id, reason)
+
+    def _remove_member(
+        self, context: GroupContext, group: ConsumerGroup, member_id: str, reason: str
+    ) -> None:
+        if context.is_active:
+            expired = context.shard.consumers.expired
+            context.run(expired(group, member_id, reason, self._image()))
+
+    def _perform_for_group(self, context: GroupContext, timer: ClassicTimer) -> None:
         heartbeats, rebalances = self._heartbeats, self._rebalances
         group_id = timer.group.group_id
         operation: DelayedOperation

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from minikafka.core.client_quota import RateConfig
+from minikafka.core.group.consumer.assignors import ASSIGNORS
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.group import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
@@ -235,11 +237,34 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
             config.values,
             inter_broker_protocol=inter_broker_protocol(config),
             offsets_retention_ms=config.integer("offsets.retention.minutes") * 60_000,
+            consumer=ConsumerGroupConfig(
+                session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
+                max_size=config.integer("group.consumer.max.size"),
+                assignors=_assignors(config),
+            ),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
     )
+
+
+def _assignors(config: Config) -> tuple[str, ...]:
+    """Return the names of the assignors of consumer groups. Their Java classes are known, too.
+
+    Raises ConfigError."""
+    key = "group.consumer.assignors"
+    names: list[str] = []
+    for text in config.list(key):
+        name = text.rpartition(".")[2].removesuffix("Assignor").lower()
+        if name not in ASSIGNORS:
+            known = ", ".join(ASSIGNORS)
+            raise ConfigError(f"{key}: {text} is not known; the assignors are {known}")
+        names.append(name)
+    if not names:
+        raise ConfigError(f"{key} names no assignor")
+    return tuple(names)
 
 
 def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:

@@ -93,6 +93,7 @@ class GroupParts:
             self.heartbeats,
             views.group_coordinator(config),
             lambda: self.lookup.partition_count(CoordinatorType.GROUP),
+            lambda: cache.image,
             event_log("group-coordinator", broker=broker_id),
         )
         self.zookeeper_offsets = ZookeeperOffsets(store)

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.heartbeat import LEAVES, HeartbeatFacts
 from minikafka.kernel.cluster import INTERNAL_TOPICS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import (
@@ -170,6 +172,11 @@ class ClusterClearing:
         coordinator = node.entities.groups
         found = [group for _, group in coordinator.groups() if group.group_id == group_id]
         for group in found:
+            if isinstance(group, ConsumerGroup):
+                for member_id, member in list(group.members.items()):
+                    leaving = HeartbeatFacts(member_id, LEAVES, member.instance_id)
+                    coordinator.consumer_heartbeat(group_id, leaving, lambda _: None)
+                continue
             members = [
                 MemberIdentity(member.member_id, member.group_instance_id)
                 for member in group.members.values()

@@ -7,17 +7,22 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
 from minikafka.core.log.verification import Verification
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 from minikafka.protocol.records.batch import RecordBatch, parse_batch
@@ -192,6 +197,7 @@ class GroupLab:
         self.clock = LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()
+        self.image = MetadataImage()
         self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
         self.rebalances: Reaper[DelayedOperation] = self._reaper("Rebalance")
         self.coordinator = GroupCoordinator(
@@ -201,6 +207,7 @@ class GroupLab:
             self.heartbeats,
             GroupCoordinatorConfig(GroupConfig(**config)),
             lambda: 1,
+            lambda: self.image,
             self.events,
         )
         tasks: Any = HandTasks()
@@ -226,7 +233,16 @@ class GroupLab:
     def find_group(self, group_id: str) -> Group | None:
         """Return the group; None if there is none or if the partition is not loaded here."""
         context = self.coordinator.runtime.active_in(PARTITION)
-        return None if context is None else context.shard.groups.get(group_id)
+        found = None if context is None else context.shard.groups.get(group_id)
+        assert not isinstance(found, ConsumerGroup)
+        return found
+
+    def find_consumer_group(self, group_id: str = GROUP) -> ConsumerGroup | None:
+        """Return the consumer group; None if there is none."""
+        context = self.coordinator.runtime.active_in(PARTITION)
+        found = None if context is None else context.shard.groups.get(group_id)
+        assert not isinstance(found, Group)
+        return found
 
     @property
     def group(self) -> Group:
@@ -291,6 +307,27 @@ class GroupLab:
 
     def beat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
         return self.coordinator.heartbeat(GROUP, member_id, instance, generation)
+
+    def consumer_beat(
+        self, member_id: str, epoch: int, *, group_id: str = GROUP, **facts: Any
+    ) -> list[ConsumerGroupHeartbeatResponse]:
+        """Send ConsumerGroupHeartbeat. The returned list gets the response."""
+        responses: list[ConsumerGroupHeartbeatResponse] = []
+        heartbeat = HeartbeatFacts(
+            member_id, epoch, client_id="client", client_host="/127.0.0.1", **facts
+        )
+        self.coordinator.consumer_heartbeat(group_id, heartbeat, responses.append)
+        return responses
+
+    def make_topics(self, **partitions: int) -> None:
+        """Let topics exist with these numbers of partitions, and no others."""
+        ids = {topic: UUID(int=int.from_bytes(topic.encode(), "big")) for topic in partitions}
+        state = PartitionMetadata(1, 0, (1,), (1,), (), 1, 0)
+        self.image = MetadataImage(
+            topics={t: dict.fromkeys(range(count), state) for t, count in partitions.items()},
+            topic_ids=ids,
+            topic_names={topic_id: topic for topic, topic_id in ids.items()},
+        )
 
     def commit(
         self,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.group.group import GroupConfig, GroupState
+from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.records import (
     CommittedOffset,
     GroupStored,
@@ -298,7 +298,7 @@ def _state(shard: GroupShard) -> dict[str, Any]:
     where = [TopicPartition("t", partition) for partition in PARTITIONS]
     return {
         group_id: (
-            group.generation_id,
+            group.generation_id if isinstance(group, Group) else group.epoch,
             list(group.members),
             [group.offsets.get(tp) for tp in where],
         )

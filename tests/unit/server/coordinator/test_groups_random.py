@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.group.group import GroupConfig, GroupState
+from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import HeartbeatTimer
@@ -291,6 +291,7 @@ class Scene:
             shard.replay(record, offset)
         shard.loaded(0)
         live, loaded = self.lab.group, shard.groups[GROUP]
+        assert isinstance(loaded, Group)
         assert loaded.generation_id == live.generation_id
         assert loaded.leader_id == live.leader_id
         assert {i: m.assignment for i, m in loaded.members.items()} == {

@@ -1,7 +1,8 @@
-"""ConsumerGroupDescribe (key 69), which this broker refuses (KIP-848 needs KRaft)."""
+"""ConsumerGroupDescribe (key 69): epochs, members and assignments of consumer groups (KIP-848)."""
 
 from __future__ import annotations
 
+from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_describe import (
@@ -10,25 +11,91 @@ from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.guards import BY_HANDLER
+from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
+from minikafka.server.broker.apis.guards import Serve, around
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
 
-def refuse_description(
-    context: RequestContext, request: ConsumerGroupDescribeRequest, reply: Reply
-) -> None:
-    """Refuse ConsumerGroupDescribe (an ``ImmediateHandler``)."""
-    refusal = ErrorCode.UNSUPPORTED_VERSION
-    groups = [DescribedGroup(refusal, group_id=group_id) for group_id in request.group_ids]
-    reply(ConsumerGroupDescribeResponse(groups=groups))
+class ConsumerGroupDescribeHandler:
+    """Serves ConsumerGroupDescribe (an ``ImmediateHandler``)."""
+
+    def __init__(self, groups: GroupCoordination) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, context: RequestContext, request: ConsumerGroupDescribeRequest, reply: Reply
+    ) -> None:
+        groups = [self._groups.describe_consumer_group(name) for name in request.group_ids]
+        if request.include_authorized_operations:
+            for group in groups:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        reply(ConsumerGroupDescribeResponse(groups=groups))
+
+
+async def _filter_description(
+    authorization: Authorization,
+    context: RequestContext,
+    request: ConsumerGroupDescribeRequest,
+    serve: Serve,
+) -> ConsumerGroupDescribeResponse:
+    """DESCRIBE on a group shows it, if the principal may describe the topics of its members."""
+    names = request.group_ids
+    allowed = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
+    )
+    refused = [
+        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
+        for name in names
+        if name not in allowed
+    ]
+    request.group_ids = [name for name in names if name in allowed]
+    with_operations, request.include_authorized_operations = (
+        request.include_authorized_operations,
+        False,
+    )
+    response: ConsumerGroupDescribeResponse = await serve(request)
+    topics = sorted({topic for group in response.groups for topic in _topics_of(group)})
+    shown = await authorization.allowed(
+        context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
+    )
+    groups = [
+        group
+        if shown.issuperset(_topics_of(group))
+        else DescribedGroup(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+            group.group_id,
+        )
+        for group in response.groups
+    ]
+    if with_operations:
+        described = [group for group in groups if group.error_code == ErrorCode.NONE]
+        fields = await authorization.operations(
+            context, AclResourceType.GROUP, [group.group_id for group in described]
+        )
+        for group in described:
+            group.authorized_operations = fields[group.group_id]
+    response.groups = refused + groups
+    return response
+
+
+def _topics_of(group: DescribedGroup) -> set[str]:
+    return {
+        row.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for row in assignment.topic_partitions
+    }
 
 
 CONSUMER_GROUP_DESCRIBE = Api(
     key=ApiKey.CONSUMER_GROUP_DESCRIBE,
-    handler=lambda broker: refuse_description,
+    handler=lambda broker: ConsumerGroupDescribeHandler(broker.groups),
     task=False,
-    authorization=BY_HANDLER,
+    authorization=around(_filter_description),
     quota=Quota.REQUESTS,
     changes_state=False,
 )

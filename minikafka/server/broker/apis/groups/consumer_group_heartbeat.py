@@ -1,31 +1,92 @@
-"""ConsumerGroupHeartbeat (key 68), which this broker refuses (KIP-848 needs KRaft)."""
+"""ConsumerGroupHeartbeat (key 68): join, reconcile and leave a consumer group (KIP-848)."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
+from minikafka.core.group.consumer.member import read_rows
+from minikafka.core.security.acls import WILDCARD, AclOperation, AclResourceType
+from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import Entropy
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.guards import BY_HANDLER
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.guards import Admitted, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
+FIRST_VERSION_WITH_OWN_ID = 1  # before, the coordinator makes the id of a new member
 
-def refuse_heartbeat(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
-) -> None:
-    """Refuse ConsumerGroupHeartbeat (an ``ImmediateHandler``)."""
-    reply(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+
+class ConsumerGroupHeartbeatHandler:
+    """Serves ConsumerGroupHeartbeat (an ``ImmediateHandler``)."""
+
+    def __init__(self, groups: GroupCoordination, entropy: Entropy) -> None:
+        self._groups = groups
+        self._entropy = entropy
+
+    def __call__(
+        self, context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
+    ) -> None:
+        member_id, owned, topics = (
+            request.member_id,
+            request.topic_partitions,
+            request.subscribed_topic_names,
+        )
+        if not member_id and context.version < FIRST_VERSION_WITH_OWN_ID:
+            member_id = topic_id_text(UUID(bytes=self._entropy.random_bytes(16), version=4))
+        facts = HeartbeatFacts(
+            member_id,
+            request.member_epoch,
+            request.instance_id,
+            request.rack_id,
+            request.rebalance_timeout_ms,
+            context.client_id,
+            f"/{context.client_host}",
+            None if topics is None else tuple(topics),
+            request.subscribed_topic_regex,
+            request.server_assignor,
+            None if owned is None else read_rows(owned),
+        )
+        self._groups.consumer_heartbeat(request.group_id, facts, reply)
+
+
+async def _admit(
+    authorization: Authorization, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Admitted:
+    """A member needs READ on the group, and DESCRIBE on the topics to which it subscribes: on all
+    topics with a regular expression. (Kafka looks up only topics that it may describe.)"""
+    topics = list(request.subscribed_topic_names or ())
+    if request.subscribed_topic_regex:
+        topics.append(WILDCARD)
+    refusal = None
+    if not authorization.is_allowed(
+        context, AclOperation.READ, AclResourceType.GROUP, request.group_id
+    ):
+        refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif topics:
+        described = await authorization.allowed(
+            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
+        )
+        if not described.issuperset(topics):
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if refusal is None:
+        return Admitted(request)
+    return Admitted(None, response=ConsumerGroupHeartbeatResponse(error_code=refusal))
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(
     key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    handler=lambda broker: refuse_heartbeat,
+    handler=lambda broker: ConsumerGroupHeartbeatHandler(broker.groups, broker.world.entropy),
     task=False,
-    authorization=BY_HANDLER,
+    authorization=before(_admit),
     quota=Quota.REQUESTS,
-    changes_state=False,
+    changes_state=True,
 )

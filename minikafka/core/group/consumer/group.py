@@ -1,0 +1,275 @@
+"""The state of one consumer group of KIP-848: epochs, members, target assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from minikafka.core.group.consumer.member import (
+    NOT_JOINED,
+    MemberMetadata,
+    read_current,
+    read_metadata,
+    read_target,
+    stored_current,
+    stored_metadata,
+    stored_target,
+)
+from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
+from minikafka.core.group.offsets import GroupOffsets
+from minikafka.core.group.records import (
+    ConsumerGroupKey,
+    ConsumerGroupRecord,
+    ConsumerGroupValue,
+    GroupRecord,
+)
+from minikafka.core.metadata_image import MetadataImage
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+NO_PARTITIONS: Final[Partitions] = {}
+LEFT_FOR_NOW: Final = -2  # the member epoch of a static member that will be back
+
+
+class ConsumerGroupState(Enum):
+    """The states of a consumer group, by their names in responses.
+
+    ASSIGNING: the target assignment is older than the group epoch. RECONCILING: some member has not
+    reached the target assignment yet. DEAD: the group is deleted, or another broker coordinates it.
+    """
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Resolution(NamedTuple):
+    """The metadata in which regular expressions were looked up, and the wall time of that."""
+
+    image: MetadataImage
+    at_ms: int
+
+
+class ConsumerGroup:
+    """A consumer group of the protocol of KIP-848 (Kafka's ``ConsumerGroup``).
+
+    It is what its records say: ``replay`` sets the value of a key, ``value_of`` returns it. The
+    group and target epochs, ``members``, ``targets`` and ``current`` (by member id) and the topics
+    that match each of ``regexes`` are these values; ``static_members`` (member ids by instance id)
+    and the holders of partitions are found from them.
+
+    ``deadlines`` has for each member the monotonic time by which its next heartbeat is due; the
+    timers keep it.
+    ``image`` is the metadata with which ``metadata_hash`` was computed last. ``resolution`` says
+    when the topics of ``regexes`` were looked up last, ``is_resolving`` whether they are now.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.members: dict[str, MemberMetadata] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.current: dict[str, CurrentAssignment] = {}
+        self.regexes: dict[str, ConsumerGroupRegularExpressionValue] = {}
+        self.static_members: dict[str, str] = {}
+        self.offsets = GroupOffsets()
+        self.is_dead = False
+        self.deadlines: dict[str, int] = {}
+        self.image: MetadataImage | None = None
+        self.resolution: Resolution | None = None
+        self.is_resolving = False
+        self._holders: dict[UUID, dict[int, str]] = {}
+
+    # -- what it is
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if self.is_dead:
+            return ConsumerGroupState.DEAD
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(self.is_reconciled(member_id) for member_id in self.members):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def is_reconciled(self, member_id: str) -> bool:
+        current = self.current.get(member_id, NOT_JOINED)
+        return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_vacant(self) -> bool:
+        return not self.members
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether the group has neither members nor offsets."""
+        return not self.members and self.offsets.is_empty
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any key of the group has a value."""
+        maps = (self.members, self.targets, self.current, self.regexes)
+        return bool(self.epoch or self.target_epoch or any(maps))
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        """Whether no member has the partition, or has still to revoke it."""
+        holders = self._holders.get(topic_id)
+        return holders is None or partition not in holders
+
+    def regexes_in_use(self) -> set[str]:
+        return {member.regex for member in self.members.values() if member.regex}
+
+    def topics_of(self, metadata: MemberMetadata) -> frozenset[str]:
+        """Return the names of the topics to which a member subscribes, existing or not."""
+        matched = self.regexes.get(metadata.regex)
+        return frozenset(
+            metadata.topics if matched is None else (*metadata.topics, *matched.topics)
+        )
+
+    def subscribed_topics(self) -> frozenset[str]:
+        subscriptions = {(m.topics, m.regex): m for m in self.members.values()}
+        return frozenset().union(*(self.topics_of(m) for m in subscriptions.values()))
+
+    def may_be_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscribed_topics()
+
+    def expired_offsets(self, now_ms: int, retention_ms: int) -> Collection[TopicPartition]:
+        """Return the partitions to whose topics no member subscribes, and whose offsets were
+        committed more than ``retention_ms`` ago."""
+        return self.offsets.expired(now_ms, retention_ms, None, self.subscribed_topics())
+
+    # -- its records
+
+    def value_of(self, key: ConsumerGroupKey) -> ConsumerGroupValue | None:
+        """Return what the log has for a key; None if nothing."""
+        match key:
+            case ConsumerGroupMetadataKey() if self.epoch > 0:
+                return ConsumerGroupMetadataValue(self.epoch, self.metadata_hash)
+            case ConsumerGroupTargetAssignmentMetadataKey() if self.target_epoch > 0:
+                return ConsumerGroupTargetAssignmentMetadataValue(self.target_epoch)
+            case ConsumerGroupRegularExpressionKey():
+                return self.regexes.get(key.regular_expression)
+            case ConsumerGroupMemberMetadataKey():
+                metadata = self.members.get(key.member_id)
+                return None if metadata is None else stored_metadata(metadata)
+            case ConsumerGroupTargetAssignmentMemberKey():
+                target = self.targets.get(key.member_id)
+                return None if target is None else stored_target(target)
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                current = self.current.get(key.member_id)
+                return None if current is None else stored_current(current)
+        return None
+
+    def keys(self) -> list[ConsumerGroupKey]:
+        """Return all keys that have a value, members' first, as Kafka writes their tombstones."""
+        name = self.group_id
+        return [
+            *(ConsumerGroupCurrentMemberAssignmentKey(name, member) for member in self.current),
+            *(ConsumerGroupTargetAssignmentMemberKey(name, member) for member in self.targets),
+            *([ConsumerGroupTargetAssignmentMetadataKey(name)] if self.target_epoch else ()),
+            *(ConsumerGroupMemberMetadataKey(name, member) for member in self.members),
+            *(ConsumerGroupRegularExpressionKey(name, regex) for regex in self.regexes),
+            *([ConsumerGroupMetadataKey(name)] if self.epoch else ()),
+        ]
+
+    def tombstones(self) -> list[GroupRecord]:
+        """Return what deletes the group's records but offsets, if it has any."""
+        return [ConsumerGroupRecord(key, None) for key in self.keys()]
+
+    def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
+        """Set the value of a key, in any order of keys: a compacted log keeps no other."""
+        match key, value:
+            case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue():
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupMetadataKey(), _:
+                self.epoch, self.metadata_hash = 0, 0
+            case (
+                ConsumerGroupTargetAssignmentMetadataKey(),
+                ConsumerGroupTargetAssignmentMetadataValue(),
+            ):
+                self.target_epoch = value.assignment_epoch
+            case ConsumerGroupTargetAssignmentMetadataKey(), _:
+                self.target_epoch = 0
+            case ConsumerGroupRegularExpressionKey(), ConsumerGroupRegularExpressionValue():
+                self.regexes[key.regular_expression] = value
+            case ConsumerGroupRegularExpressionKey(), _:
+                self.regexes.pop(key.regular_expression, None)
+            case ConsumerGroupMemberMetadataKey(), ConsumerGroupMemberMetadataValue():
+                self._set_member(key.member_id, read_metadata(value))
+            case ConsumerGroupMemberMetadataKey(), _:
+                self._set_member(key.member_id, None)
+            case (
+                ConsumerGroupTargetAssignmentMemberKey(),
+                ConsumerGroupTargetAssignmentMemberValue(),
+            ):
+                self.targets[key.member_id] = read_target(value)
+            case ConsumerGroupTargetAssignmentMemberKey(), _:
+                self.targets.pop(key.member_id, None)
+            case (
+                ConsumerGroupCurrentMemberAssignmentKey(),
+                ConsumerGroupCurrentMemberAssignmentValue(),
+            ):
+                self._set_current(key.member_id, read_current(value))
+            case ConsumerGroupCurrentMemberAssignmentKey(), _:
+                self._set_current(key.member_id, None)
+
+    def _set_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
+        before = self.members.get(member_id)
+        instance = None if before is None else before.instance_id
+        if instance is not None and self.static_members.get(instance) == member_id:
+            del self.static_members[instance]
+        if metadata is None:
+            self.members.pop(member_id, None)
+            return
+        self.members[member_id] = metadata
+        if metadata.instance_id is not None:
+            self.static_members[metadata.instance_id] = member_id
+
+    def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
+        before = self.current.pop(member_id, None)
+        if before is not None:
+            self._release(member_id, before.assigned)
+            self._release(member_id, before.pending_revocation)
+        if current is not None:
+            self.current[member_id] = current
+            self._hold(member_id, current.assigned)
+            self._hold(member_id, current.pending_revocation)
+
+    def _hold(self, member_id: str, partitions: Partitions) -> None:
+        for topic_id, indices in partitions.items():
+            self._holders.setdefault(topic_id, {}).update(dict.fromkeys(indices, member_id))
+
+    def _release(self, member_id: str, partitions: Partitions) -> None:
+        for topic_id, indices in partitions.items():
+            holders = self._holders.get(topic_id, {})
+            for index in indices:
+                if holders.get(index) == member_id:
+                    del holders[index]
+            if not holders:
+                self._holders.pop(topic_id, None)

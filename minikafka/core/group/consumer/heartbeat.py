@@ -1,0 +1,392 @@
+"""ConsumerGroupHeartbeat: members of a consumer group join, reconcile and leave (KIP-848)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
+from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.member import (
+    NOT_JOINED,
+    MemberMetadata,
+    rows_of,
+    stored_current,
+    stored_metadata,
+    stored_target,
+)
+from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.consumer.reconciliation import CurrentAssignment, reconcile
+from minikafka.core.group.consumer.regexes import compile_regex
+from minikafka.core.metadata_image import MetadataImage
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from minikafka.protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+# Member epochs of a request that are no epochs.
+JOINS: Final = 0
+LEAVES: Final = -1
+LEAVES_FOR_NOW: Final = -2  # a static member that will be back within its session time-out
+
+_ABANDON: Final = "The member must abandon all its partitions and rejoin."
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFacts:
+    """A ConsumerGroupHeartbeat request.
+
+    None, or -1 for ``rebalance_timeout_ms``, stands for what has not changed. ``owned`` are the
+    partitions that the member has.
+    """
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says all: it joins, or its last response was lost."""
+        if self.member_epoch == JOINS:
+            return True
+        subscribes = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
+
+
+# ---- the request
+
+
+def check_request(facts: HeartbeatFacts, assignors: Iterable[str]) -> None:
+    """Raise KafkaError for a request that no member may send: INVALID_REQUEST,
+    UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
+    for text, field in (
+        (facts.instance_id, "InstanceId"),
+        (facts.rack_id, "RackId"),
+    ):
+        if text == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{field} can't be empty.")
+    if not facts.member_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+    if facts.member_epoch == JOINS:
+        _check_joining(facts)
+    elif facts.member_epoch == LEAVES_FOR_NOW:
+        if facts.instance_id is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+    elif facts.member_epoch < LEAVES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"MemberEpoch is {facts.member_epoch}.")
+    if facts.regex:
+        compile_regex(facts.regex)
+    if facts.server_assignor is not None and facts.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {facts.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )
+
+
+def _check_joining(facts: HeartbeatFacts) -> None:
+    problem = None
+    if facts.rebalance_timeout_ms == -1:
+        problem = "RebalanceTimeoutMs must be provided in first request."
+    elif facts.owned is None or facts.owned:
+        problem = "TopicPartitions must be empty when (re-)joining."
+    elif not facts.topics and not facts.regex:
+        problem = (
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def heartbeat(
+    changes: Changes, facts: HeartbeatFacts, image: MetadataImage, config: ConsumerGroupConfig
+) -> ConsumerGroupHeartbeatResponse:
+    """Process the heartbeat of a member that joins or stays, and return its response.
+
+    The steps are Kafka's: the member's subscription, the group epoch, the target assignment, and
+    the member's own assignment, each with its records. Raises KafkaError; then ``changes`` may
+    have records, which the caller takes back.
+    """
+    group, member_id = changes.group, facts.member_id
+    if len(group.members) >= config.max_size and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
+        )
+    _admit(changes, facts)
+    before = group.current.get(member_id, NOT_JOINED)
+    subscribes_anew = _subscribe(changes, facts)
+    if subscribes_anew or group.image is not image:
+        update_epoch(changes, image, raised=subscribes_anew)
+    if group.epoch > group.target_epoch:
+        _assign(changes, image, config)
+    target = group.targets.get(member_id, {})
+    current = reconcile(before, group.target_epoch, target, group.is_free, facts.owned)
+    if current is not before:
+        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
+        changes.write(key, stored_current(current))
+    tells = facts.is_full or current.assigned != before.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=current.member_epoch,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        assignment=_assignment(current) if tells else None,
+    )
+
+
+def _assignment(current: CurrentAssignment) -> Assignment:
+    return Assignment([TopicPartitions(*row) for row in rows_of(current.assigned)])
+
+
+# ---- who is it
+
+
+def _admit(changes: Changes, facts: HeartbeatFacts) -> None:
+    """Check that the sender is the member that it says it is, or make room for it.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+    UNRELEASED_INSTANCE_ID.
+    """
+    group, member_id, instance = changes.group, facts.member_id, facts.instance_id
+    holder = None if instance is None else group.static_members.get(instance)
+    if facts.member_epoch == JOINS:
+        if holder is not None and holder != member_id:
+            if group.current.get(holder, NOT_JOINED).member_epoch != LEAVES_FOR_NOW:
+                raise KafkaError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance} cannot join the group "
+                    f"because the instance id is owned by {holder} member.",
+                )
+            replace_member(changes, holder, member_id)
+        elif member_id in group.current:
+            _start_again(changes, member_id)
+        return
+    known = require_member(group, member_id, instance)
+    epoch, owned = facts.member_epoch, facts.owned
+    if epoch > known.member_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a greater member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
+        )
+    lost_response = epoch == known.previous_member_epoch and _is_within(owned, known.assigned)
+    if epoch < known.member_epoch and not lost_response:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a smaller member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
+        )
+
+
+def require_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> CurrentAssignment:
+    """Return the assignment of a member.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder != member_id:
+            raise KafkaError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{holder}.",
+            )
+    if member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+        )
+    return group.current.get(member_id, NOT_JOINED)
+
+
+def _is_within(owned: Partitions | None, assigned: Partitions) -> bool:
+    return owned is not None and all(
+        partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()
+    )
+
+
+def _start_again(changes: Changes, member_id: str) -> None:
+    """Let a member join again: it has abandoned its partitions."""
+    group = changes.group
+    if group.current[member_id] != NOT_JOINED:
+        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
+        changes.write(key, stored_current(NOT_JOINED))
+
+
+def replace_member(changes: Changes, old: str, new: str) -> None:
+    """Give a static member its new member id: it keeps its subscription and its assignment."""
+    group, name = changes.group, changes.group.group_id
+    metadata, target = group.members[old], group.targets.get(old, {})
+    before = group.current.get(old, NOT_JOINED)
+    remove_member(changes, old)
+    current = CurrentAssignment(before.state, 0, 0, before.assigned, before.pending_revocation)
+    changes.write(ConsumerGroupMemberMetadataKey(name, new), stored_metadata(metadata))
+    changes.write(ConsumerGroupTargetAssignmentMemberKey(name, new), stored_target(target))
+    changes.write(ConsumerGroupCurrentMemberAssignmentKey(name, new), stored_current(current))
+
+
+# ---- subscriptions and the group epoch
+
+
+def _subscribe(changes: Changes, facts: HeartbeatFacts) -> bool:
+    """Store what the member says of itself. Return whether its subscription has changed."""
+    group, member_id = changes.group, facts.member_id
+    known = group.members.get(member_id, MemberMetadata())
+    new = MemberMetadata(
+        instance_id=known.instance_id if facts.instance_id is None else facts.instance_id,
+        rack_id=known.rack_id if facts.rack_id is None else facts.rack_id,
+        client_id=facts.client_id,
+        client_host=facts.client_host,
+        topics=known.topics if facts.topics is None else tuple(sorted(set(facts.topics))),
+        regex=known.regex if facts.regex is None else facts.regex,
+        rebalance_timeout_ms=(
+            known.rebalance_timeout_ms
+            if facts.rebalance_timeout_ms == -1
+            else facts.rebalance_timeout_ms
+        ),
+        server_assignor=(
+            known.server_assignor if facts.server_assignor is None else facts.server_assignor
+        ),
+    )
+    if new == known:
+        return False
+    key = ConsumerGroupMemberMetadataKey(group.group_id, member_id)
+    changes.write(key, stored_metadata(new))
+    return new.topics != known.topics or new.regex != known.regex
+
+
+def update_epoch(changes: Changes, image: MetadataImage, *, raised: bool) -> None:
+    """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were."""
+    group = changes.group
+    seen = _hash_of(group.subscribed_topics(), image)
+    if raised or seen != group.metadata_hash:
+        key = ConsumerGroupMetadataKey(group.group_id)
+        changes.write(key, ConsumerGroupMetadataValue(group.epoch + 1, seen))
+    group.image = image
+
+
+def _hash_of(topics: Iterable[str], image: MetadataImage) -> int:
+    """Return a hash, as int64, of the existing topics among ``topics``: ids and partition counts.
+
+    0 if there is none. Any hash will do: a coordinator that computes another one raises the epoch
+    once. Kafka: ``Utils.computeGroupHash``.
+    """
+    state = blake2b(digest_size=8)
+    existing = [topic for topic in sorted(topics) if topic in image.topic_ids]
+    for topic in existing:
+        state.update(image.topic_ids[topic].bytes)
+        state.update(len(image.topics[topic]).to_bytes(4, "big"))
+    return int.from_bytes(state.digest(), "big", signed=True) if existing else 0
+
+
+# ---- the target assignment
+
+
+def _assign(changes: Changes, image: MetadataImage, config: ConsumerGroupConfig) -> None:
+    """Compute the target assignment of the group epoch, and store what has changed of it."""
+    group, name = changes.group, changes.group.group_id
+    assign = ASSIGNORS[preferred_assignor(group, config)]
+    targets = assign(*_assignor_input(group, image))
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            key = ConsumerGroupTargetAssignmentMemberKey(name, member_id)
+            changes.write(key, stored_target(target))
+    changes.write(
+        ConsumerGroupTargetAssignmentMetadataKey(name),
+        ConsumerGroupTargetAssignmentMetadataValue(group.epoch),
+    )
+
+
+def preferred_assignor(group: ConsumerGroup, config: ConsumerGroupConfig) -> str:
+    """Return the name of the assignor that most members prefer, else the default."""
+    votes = Counter(m.server_assignor for m in group.members.values())
+    del votes[None]
+    wanted = [name for name, _ in votes.most_common() if name in config.assignors]
+    return wanted[0] if wanted else config.assignors[0]
+
+
+def _assignor_input(
+    group: ConsumerGroup, image: MetadataImage
+) -> tuple[dict[str, Subscriber], dict[UUID, int]]:
+    """Return the subscriptions of all members, and the partition counts of their topics."""
+    ids: dict[tuple[tuple[str, ...], str], frozenset[UUID]] = {}
+    counts: dict[UUID, int] = {}
+    subscribers: dict[str, Subscriber] = {}
+    for member_id, member in group.members.items():
+        subscription = (member.topics, member.regex)
+        topic_ids = ids.get(subscription)
+        if topic_ids is None:
+            existing = [topic for topic in group.topics_of(member) if topic in image.topic_ids]
+            counts.update((image.topic_ids[t], len(image.topics[t])) for t in existing)
+            topic_ids = ids[subscription] = frozenset(image.topic_ids[t] for t in existing)
+        target = group.targets.get(member_id, {})
+        subscribers[member_id] = Subscriber(topic_ids, member.rack_id, target, member.instance_id)
+    return subscribers, counts
+
+
+# ---- members that leave
+
+
+def leave(
+    changes: Changes, facts: HeartbeatFacts, image: MetadataImage
+) -> ConsumerGroupHeartbeatResponse:
+    """Process a heartbeat of a member that leaves, for now or for good. Raises KafkaError."""
+    group, member_id = changes.group, facts.member_id
+    current = require_member(group, member_id, facts.instance_id)
+    if facts.member_epoch == LEAVES_FOR_NOW:
+        away = CurrentAssignment(
+            current.state, LEAVES_FOR_NOW, current.previous_member_epoch, current.assigned, {}
+        )
+        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
+        changes.write(key, stored_current(away))
+    else:
+        fence_member(changes, member_id, image)
+    return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=facts.member_epoch)
+
+
+def fence_member(changes: Changes, member_id: str, image: MetadataImage) -> None:
+    """Remove a member. The group epoch rises, so that the next heartbeat assigns anew."""
+    remove_member(changes, member_id)
+    group = changes.group
+    for regex in sorted(group.regexes.keys() - group.regexes_in_use()):
+        changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
+    update_epoch(changes, image, raised=True)
+
+
+def remove_member(changes: Changes, member_id: str) -> None:
+    """Write the tombstones of a member, in Kafka's order."""
+    name = changes.group.group_id
+    changes.write(ConsumerGroupCurrentMemberAssignmentKey(name, member_id), None)
+    changes.write(ConsumerGroupTargetAssignmentMemberKey(name, member_id), None)
+    changes.write(ConsumerGroupMemberMetadataKey(name, member_id), None)
