@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Annotated
 
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -10,6 +11,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import IN_GROUP
 from minikafka.protocol.schema import (
     ORDINARY,
+    In,
     Int16,
     Int32,
     Message,
@@ -30,7 +32,9 @@ class TopicPartitions:
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(Message):
-    """None, or -1, for what has not changed since the last one."""
+    """None, or -1, for what has not changed since the last one.
+
+    A ``member_id`` is made by the broker in version 0, and by the client from 1 (KIP-1082)."""
 
     SPEC = request(ApiKey.CONSUMER_GROUP_HEARTBEAT, IN_GROUP, max_elements=ORDINARY)
 
@@ -41,6 +45,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: list[String] | None = None
+    subscribed_topic_regex: Annotated[String | None, In("1+")] = None
     server_assignor: String | None = None
     topic_partitions: list[TopicPartitions] | None = None
 
