@@ -55,7 +55,7 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12, 4, 4, 4, 4, 2
     LEAVE_GROUP = 13, 5, 4, 5, 4, 2
     SYNC_GROUP = 14, 5, 4, 5, 5, 2
-    DESCRIBE_GROUPS = 15, 5, 5, 5, 5, 2
+    DESCRIBE_GROUPS = 15, 6, 5, 5, 5, 2
     LIST_GROUPS = 16, 5, 3, 5, 4, 2
     SASL_HANDSHAKE = 17, 1, NEVER, 1, 1, 1
     API_VERSIONS = 18, 4, 3, 4, 3, 2
@@ -101,7 +101,7 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66, 1, 0, 1, None, None
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
-    CONSUMER_GROUP_DESCRIBE = 69, 0, 0, 0, None, None
+    CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
 
     @property
     def api_name(self) -> str:

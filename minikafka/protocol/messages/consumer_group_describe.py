@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Annotated, Final
 
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -12,6 +13,8 @@ from minikafka.protocol.places import Level, Places
 from minikafka.protocol.schema import (
     LOOK_UPS,
     Bool,
+    In,
+    Int8,
     Int16,
     Int32,
     Message,
@@ -20,6 +23,10 @@ from minikafka.protocol.schema import (
     request,
     response,
 )
+
+UNKNOWN_MEMBER_TYPE: Final = -1  # before KIP-1099
+CLASSIC_MEMBER_TYPE: Final = 0
+CONSUMER_MEMBER_TYPE: Final = 1
 
 
 @dataclass(slots=True)
@@ -54,7 +61,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class Member:
-    """One member of a group."""
+    """One member of a group. ``member_type`` is the protocol that it speaks."""
 
     member_id: String = ""
     instance_id: String | None = None
@@ -66,6 +73,7 @@ class Member:
     subscribed_topic_regex: String | None = None
     assignment: Assignment = field(default_factory=Assignment)
     target_assignment: Assignment = field(default_factory=Assignment)
+    member_type: Annotated[Int8, In("1+", ignorable=True)] = UNKNOWN_MEMBER_TYPE
 
 
 @dataclass(slots=True)

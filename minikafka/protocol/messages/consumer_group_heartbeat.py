@@ -32,7 +32,9 @@ class TopicPartitions:
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(Message):
-    """None, or -1, for what has not changed since the last one."""
+    """None, or -1, for what has not changed since the last one.
+
+    A ``member_id`` is made by the broker in version 0, and by the client from 1 (KIP-1082)."""
 
     SPEC = request(ApiKey.CONSUMER_GROUP_HEARTBEAT, IN_GROUP, max_elements=ORDINARY)
 

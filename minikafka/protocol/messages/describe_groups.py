@@ -52,9 +52,12 @@ class DescribedGroupMember:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """``protocol_data`` is the name of the protocol chosen."""
+    """``protocol_data`` is the name of the protocol chosen.
+
+    From version 6 an unknown group has the error GROUP_ID_NOT_FOUND (KIP-1043)."""
 
     error_code: Int16 = 0
+    error_message: Annotated[String | None, In("6+", ignorable=True)] = None
     group_id: String = ""
     group_state: String = ""
     protocol_type: String = ""

@@ -247,7 +247,7 @@ class GroupCoordinator:
         try:
             group = self._require_group(group_id)
         except KafkaError as error:
-            return DescribedGroup(error.code, group_id)
+            return DescribedGroup(error.code, group_id=group_id)
         return described(group_id, group)
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:

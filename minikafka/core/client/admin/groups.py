@@ -20,7 +20,7 @@ from minikafka.core.client.cluster_view import Node
 from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.kernel.cluster import TopicPartition, grouped
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
@@ -95,7 +95,9 @@ def describe_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
 
     def read(response: DescribeGroupsResponse) -> GroupDescription:
         (row,) = response.groups
-        raise_for(row.error_code, group_id)
+        error = _error(row)
+        if error is not None:
+            raise error
         return _description(row, coordinator)
 
     return Call(DescribeGroupsRequest([group_id]), read)
@@ -109,13 +111,20 @@ def describe_groups(
 
     def read(response: DescribeGroupsResponse) -> dict[str, GroupDescription | KafkaError]:
         found = {
-            row.group_id: error_of(row.error_code, row.group_id) or _description(row, coordinator)
-            for row in response.groups
+            row.group_id: _error(row) or _description(row, coordinator) for row in response.groups
         }
         return of_each(wanted, found)
 
     wanted = list(group_ids)
     return Call(DescribeGroupsRequest(wanted), read)
+
+
+def _error(row: DescribedGroup) -> KafkaError | None:
+    """Return the error of a row. An unknown group has one from version 6 on, but its row is
+    complete."""
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    return error_of(row.error_code, row.error_message or row.group_id)
 
 
 def _description(row: DescribedGroup, coordinator: Node) -> GroupDescription:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from minikafka.core.group.group import GroupState
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
@@ -17,11 +20,13 @@ from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
+FIRST_VERSION_WITH_NOT_FOUND: Final = 6
+
 
 class DescribeGroupsHandler:
     """Serves DescribeGroups (an ``ImmediateHandler``).
 
-    An unknown group is described as Dead."""
+    An unknown group is described as Dead, from version 6 with the error GROUP_ID_NOT_FOUND."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -30,6 +35,14 @@ class DescribeGroupsHandler:
         self, context: RequestContext, request: DescribeGroupsRequest, reply: Reply
     ) -> None:
         groups = [self._groups.describe(group_id) for group_id in request.groups]
+        if context.version >= FIRST_VERSION_WITH_NOT_FOUND:
+            for group in groups:
+                is_found = group.group_state != GroupState.DEAD.value
+                if group.error_code == ErrorCode.NONE and not is_found:
+                    group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                    group.error_message = (
+                        group.error_message or f"Group {group.group_id} not found."
+                    )
         if request.include_authorized_operations:
             for group in groups:
                 if group.error_code == ErrorCode.NONE:
@@ -48,7 +61,7 @@ async def _filter_description(
         context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
     )
     refused = [
-        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, name)
+        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
         for name in names
         if name not in allowed
     ]

@@ -212,7 +212,7 @@ def test_only_assignments_of_consumers_are_read(
     # Version 0; one topic "a" with the partitions 1 and 0; no user data.
     assignment = bytes.fromhex("0000 00000001 0001 61 00000002 00000001 00000000 ffffffff")
     member = DescribedGroupMember("m", None, "c", "/h", b"", assignment)
-    row = DescribedGroup(0, "g", "Stable", protocol_type, "range", [member])
+    row = DescribedGroup(0, None, "g", "Stable", protocol_type, "range", [member])
     described = groups.describe_group("g", NODE).read(DescribeGroupsResponse(groups=[row]))
     assert described == groups.GroupDescription(
         "g",
@@ -222,6 +222,14 @@ def test_only_assignments_of_consumers_are_read(
         (groups.MemberDescription("m", None, "c", "/h", assigned),),
         NODE,
     )
+
+
+def test_a_group_that_is_not_found_is_described_as_dead() -> None:
+    row = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.", "g", "Dead")
+    response = DescribeGroupsResponse(groups=[row])  # of version 6
+    described = groups.GroupDescription("g", "Dead", "", "", (), NODE)
+    assert groups.describe_group("g", NODE).read(response) == described
+    assert groups.describe_groups(["g"], NODE).read(response) == {"g": described}
 
 
 def test_offsets_are_deleted_by_topic() -> None:

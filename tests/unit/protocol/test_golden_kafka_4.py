@@ -1,0 +1,75 @@
+"""Versions that Kafka 4 added: bytes that the generated classes of Kafka 4.2.0 gave."""
+
+from uuid import UUID
+
+import pytest
+
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.messages import consumer_group_describe as describe
+from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
+from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.protocol.schema import Message
+
+TOPIC_ID = UUID(int=(1 << 64) + 2)
+TOPIC = "00000000000000010000000000000002"
+MEMBER = "02 6d 00 00 00000003 02 63 03 2f68 02 02 74 00 01 00 01 00"
+GROUP = "00000000 02 0000 00 02 67 07 537461626c65 00000003 00000002 06 72616e6765 02"
+
+
+def described(member_type: int) -> Message:
+    """Return a description of one group with one member."""
+    member = describe.Member(
+        *("m", None, None, 3, "c", "/h", ["t"], None),
+        describe.Assignment(),
+        describe.Assignment(),
+        member_type,
+    )
+    group = describe.DescribedGroup(0, None, "g", "Stable", 3, 2, "range", [member])
+    return describe.ConsumerGroupDescribeResponse(0, [group])
+
+
+GOLDEN: list[tuple[Message, int, str]] = [
+    (
+        heartbeat.ConsumerGroupHeartbeatRequest(
+            *("g", "m", 3, "i", "r", 5, ["t"], "t.*", "range"),
+            [heartbeat.TopicPartitions(TOPIC_ID, [1])],
+        ),
+        1,
+        (
+            "02 67 02 6d 00000003 02 69 02 72 00000005 02 02 74 04 742e2a 06 72616e6765 "
+            f"02 {TOPIC} 02 00000001 00 00"
+        ),
+    ),
+    (
+        heartbeat.ConsumerGroupHeartbeatRequest("g", "m", 3),
+        1,
+        "02 67 02 6d 00000003 00 00 ffffffff 00 00 00 00 00",
+    ),
+    (
+        heartbeat.ConsumerGroupHeartbeatResponse(
+            *(0, 0, None, "m", 3, 5),
+            heartbeat.Assignment([heartbeat.TopicPartitions(TOPIC_ID, [1])]),
+        ),
+        1,
+        f"00000000 0000 00 02 6d 00000003 00000005 01 02 {TOPIC} 02 00000001 00 00 00",
+    ),
+    (described(describe.UNKNOWN_MEMBER_TYPE), 0, f"{GROUP} {MEMBER} 00 80000000 00 00"),
+    (described(describe.CONSUMER_MEMBER_TYPE), 1, f"{GROUP} {MEMBER} 01 00 80000000 00 00"),
+    (
+        DescribeGroupsResponse(0, [DescribedGroup(69, "no", "g", "Dead")]),
+        6,
+        "00000000 02 0045 03 6e6f 02 67 05 44656164 01 01 01 80000000 00 00",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "version", "text"), GOLDEN)
+def test_bytes_are_kafkas(message: Message, version: int, text: str) -> None:
+    data = bytes.fromhex(text)
+    assert encode(message, version) == data
+    assert decode(type(message), version, data) == message
+
+
+def test_the_type_of_a_member_is_left_out_of_version_0() -> None:
+    in_0 = encode(described(describe.UNKNOWN_MEMBER_TYPE), 0)
+    assert encode(described(describe.CONSUMER_MEMBER_TYPE), 0) == in_0
