@@ -153,8 +153,13 @@ class ConsumerGroups:
         if isinstance(known, ConsumerGroup):
             return known, None
         if facts.member_epoch != JOINS or not (known is None or known.is_vacant):
-            what = "is not a consumer group." if known is not None else "not found."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
+            if known is not None:
+                problem = f"Group {group_id} is not a consumer group."
+            elif facts.member_epoch < JOINS:
+                problem = f"Group {group_id} not found."
+            else:
+                problem = f"Consumer group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
         group = self._groups[group_id] = ConsumerGroup(group_id)
         if known is not None:
             group.offsets = known.offsets

@@ -29,6 +29,9 @@ from minikafka.protocol.messages.describe_groups import DescribedGroup, Describe
 from minikafka.protocol.messages.list_groups import ListedGroup
 
 NOTHING_COMMITTED = CommittedOffset(-1)
+# The types of members in ConsumerGroupDescribe: the protocols that they speak.
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
 # The types of groups, by their names in ListGroups (KIP-848).
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -139,9 +142,10 @@ def _consumer_member(group: ConsumerGroup, member_id: str, image: MetadataImage)
         client_id=metadata.client_id,
         client_host=metadata.client_host,
         subscribed_topic_names=list(metadata.topics),
-        subscribed_topic_regex=metadata.regex or None,
+        subscribed_topic_regex=metadata.regex,
         assignment=_described_assignment(current.assigned, image),
         target_assignment=_described_assignment(group.targets.get(member_id, {}), image),
+        member_type=CLASSIC_MEMBER if metadata.classic is not None else CONSUMER_MEMBER,
     )
 
 

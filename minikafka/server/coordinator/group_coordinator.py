@@ -151,7 +151,9 @@ class GroupCoordinator:
         """Handle ConsumerGroupHeartbeat. ``respond`` is called when the member's new state is
         replicated, or with an error."""
         try:
-            context = self._require_named(group_id)
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+            context = self.runtime.require(group_id)
         except KafkaError as error:
             respond(heartbeat_error(error))
             return

@@ -137,7 +137,7 @@ def _unassigned(
             held[topic].append(some)
     return [
         (topic, partition)
-        for topic in sorted(held, key=attrgetter("int"))
+        for topic in held
         for partition in sorted(frozenset(range(counts[topic])).difference(*held[topic]))
     ]
 

@@ -99,7 +99,7 @@ def check_request(facts: HeartbeatFacts, assignors: Iterable[str]) -> None:
         if facts.instance_id is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
     elif facts.member_epoch < LEAVES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"MemberEpoch is {facts.member_epoch}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     if facts.regex:
         compile_regex(facts.regex)
     if facts.server_assignor is not None and facts.server_assignor not in assignors:
@@ -116,7 +116,7 @@ def _check_joining(facts: HeartbeatFacts) -> None:
         problem = "RebalanceTimeoutMs must be provided in first request."
     elif facts.owned is None or facts.owned:
         problem = "TopicPartitions must be empty when (re-)joining."
-    elif not facts.topics and not facts.regex:
+    elif facts.topics is None and facts.regex is None:
         problem = (
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
             "(re-)joining."

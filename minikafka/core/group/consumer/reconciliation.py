@@ -88,7 +88,7 @@ def reconcile(
 
 def _owns(owned: Partitions | None, revoked: Partitions) -> bool:
     """Return whether the member may still own some of ``revoked``: it says so, or says nothing."""
-    return bool(revoked) and (owned is not None and overlap(owned, revoked))
+    return bool(revoked) and (owned is None or overlap(owned, revoked))
 
 
 def _next_assignment(

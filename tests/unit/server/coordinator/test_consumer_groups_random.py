@@ -53,16 +53,19 @@ class Member:
     def abandon(self) -> None:
         self.epoch = JOINS
         self.owned: set[tuple[UUID, int]] = set()
+        self.said: set[tuple[UUID, int]] = set()
         self.assigned: set[tuple[UUID, int]] | None = None
 
     def beat(self) -> None:
         if not self.is_up or self.response is not None:
             return
         joins = self.epoch == JOINS
-        facts: dict[str, Any] = {"owned": {} if joins else partitions_of(self.owned)}
+        facts: dict[str, Any] = {}
         if self.says_all or joins:
-            facts |= {"rebalance_timeout_ms": REVOCATION_MS, "topics": self.subscribes}
-            self.says_all = False
+            facts = {"rebalance_timeout_ms": REVOCATION_MS, "topics": self.subscribes}
+        if self.says_all or joins or self.owned != self.said:
+            facts["owned"] = {} if joins else partitions_of(self.owned)
+        self.says_all, self.said = False, set(self.owned)
         self.response = self.lab.consumer_beat(
             self.member_id, self.epoch, instance_id=self.instance, **facts
         )
