@@ -36,7 +36,8 @@ class CommitFacts:
     """An OffsetCommit or TxnOffsetCommit request.
 
     ``generation_id`` is -1 for a client that is not a member: a consumer with manually assigned
-    partitions, or an administrator.
+    partitions, or an administrator. ``knows_epochs``: the version of the request has member epochs
+    in the place of generations for the members of consumer groups.
     """
 
     member_id: str
@@ -44,6 +45,7 @@ class CommitFacts:
     generation_id: int
     offsets: Mapping[TopicPartition, CommittedOffset]
     transaction: InTransaction | None = None
+    knows_epochs: bool = True
 
 
 def commit(
@@ -96,6 +98,8 @@ def _refusal(group: AnyGroup, facts: CommitFacts) -> ErrorCode | None:
 
 def _consumer_refusal(group: ConsumerGroup, facts: CommitFacts) -> ErrorCode | None:
     """A member commits in its current epoch; other clients while the group has no members."""
+    if not facts.knows_epochs and facts.member_id in group.members:
+        return ErrorCode.UNSUPPORTED_VERSION
     error = epoch_error(group, facts.member_id, facts.group_instance_id, facts.generation_id)
     if error is ErrorCode.STALE_MEMBER_EPOCH and facts.transaction is not None:
         return ErrorCode.ILLEGAL_GENERATION  # the only one of the two that producers know

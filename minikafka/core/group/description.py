@@ -77,7 +77,9 @@ def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
     Only the rows of a stable group contain the members' metadata and assignments.
     """
     if not isinstance(group, Group):
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        problem = None if group is None else f"Group {group_id} is not a classic group."
+        dead = GroupState.DEAD.value
+        return DescribedGroup(group_id=group_id, error_message=problem, group_state=dead)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group_id,

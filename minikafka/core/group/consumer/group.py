@@ -35,6 +35,7 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
@@ -199,8 +200,12 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[GroupRecord]:
-        """Return what deletes the group's records but offsets, if it has any."""
-        return [ConsumerGroupRecord(key, None) for key in self.keys()]
+        """Return what deletes the group's records but offsets, if it has any. A coordinator of
+        Kafka 4.0 may have left subscription metadata, too."""
+        keys = self.keys()
+        if self.epoch:
+            keys.insert(-1, ConsumerGroupPartitionMetadataKey(self.group_id))
+        return [ConsumerGroupRecord(key, None) for key in keys]
 
     def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
         """Set the value of a key, in any order of keys: a compacted log keeps no other."""

@@ -185,19 +185,16 @@ def _admit(changes: Changes, facts: HeartbeatFacts) -> None:
                     f"because the instance id is owned by {holder} member.",
                 )
             replace_member(changes, holder, member_id)
-        elif member_id in group.current:
-            _start_again(changes, member_id)
         return
     known = require_member(group, member_id, instance)
-    epoch, owned = facts.member_epoch, facts.owned
+    epoch = facts.member_epoch
     if epoch > known.member_epoch:
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a greater member epoch ({epoch}) than the one known by "
             f"the group coordinator ({known.member_epoch}). {_ABANDON}",
         )
-    lost_response = epoch == known.previous_member_epoch and _is_within(owned, known.assigned)
-    if epoch < known.member_epoch and not lost_response:
+    if epoch < known.member_epoch and not _lost_response(known, facts):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a smaller member epoch ({epoch}) than the one known by "
@@ -230,18 +227,16 @@ def require_member(
     return group.current.get(member_id, NOT_JOINED)
 
 
+def _lost_response(known: CurrentAssignment, facts: HeartbeatFacts) -> bool:
+    """Whether the member may have missed the response that raised its epoch."""
+    is_previous = facts.member_epoch == known.previous_member_epoch
+    return is_previous and _is_within(facts.owned, known.assigned)
+
+
 def _is_within(owned: Partitions | None, assigned: Partitions) -> bool:
     return owned is not None and all(
         partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()
     )
-
-
-def _start_again(changes: Changes, member_id: str) -> None:
-    """Let a member join again: it has abandoned its partitions."""
-    group = changes.group
-    if group.current[member_id] != NOT_JOINED:
-        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
-        changes.write(key, stored_current(NOT_JOINED))
 
 
 def replace_member(changes: Changes, old: str, new: str) -> None:

@@ -32,9 +32,9 @@ class MemberState(IntEnum):
     UNKNOWN: a record of a later version has a state that this version does not know.
     """
 
-    STABLE = 1
-    UNREVOKED_PARTITIONS = 2
-    UNRELEASED_PARTITIONS = 3
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
 
 

@@ -29,6 +29,8 @@ from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
 
 DEFAULT_RETENTION = -1
 
+FIRST_VERSION_WITH_EPOCHS = 9
+
 
 class OffsetCommitHandler:
     """Serves OffsetCommit (an ``ImmediateHandler``).
@@ -84,6 +86,7 @@ class OffsetCommitHandler:
                 request.group_instance_id,
                 request.generation_id_or_member_epoch,
                 offsets,
+                knows_epochs=context.version >= FIRST_VERSION_WITH_EPOCHS,
             )
             self._groups.commit(request.group_id, facts, respond)
 

@@ -1,0 +1,261 @@
+"""Official Kafka 4 and we give the same answers in the protocol of KIP-848, and write the same
+records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from minikafka.core.group.records import ConsumerGroupRecord, decode_record, encode_record
+from minikafka.kernel.errors import ErrorCode
+from minikafka.network.channel import Channel
+from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from minikafka.protocol.messages.consumer_group_log import ConsumerGroupMetadataValue
+from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minikafka.protocol.messages.list_groups import ListGroupsRequest
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.protocol.records.record import decode_records
+from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
+from scripts.lib.apache_kafka import NoApacheKafka
+from tests.support.cluster.kraft_broker import kraft_broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+
+TIMEOUT_MS = 20_000
+GROUP = "group"
+# Members subscribe to one of them at a time: Kafka goes through several in the order of their ids.
+PARTITIONS = {"ka": 6, "kb": 3}
+JOINS: dict[str, Any] = {
+    "rebalance_timeout_ms": 60_000,
+    "subscribed_topic_names": ["ka"],
+    "topic_partitions": [],
+}
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        with kraft_broker(tmp_path_factory.mktemp("kraft")) as address:
+            yield address
+    except NoApacheKafka as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[str]:
+    with InsideCluster(1, {"offsets.topic.num.partitions": 1}) as cluster:
+        yield cluster.bootstrap
+
+
+class Conversation:
+    """The requests of a test to one broker, and what it has answered: texts, in which topic ids
+    are replaced by names."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.ids: dict[str, UUID] = {}
+        self.answers: list[tuple[str, str]] = []
+
+    async def begin(self) -> None:
+        """Create the topics, and wait until the coordinator is there."""
+        topics = [CreatableTopic(name, count, 1) for name, count in PARTITIONS.items()]
+        await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
+        wanted = [MetadataRequestTopic(name=name) for name in PARTITIONS]
+        while len(self.ids) < len(PARTITIONS):
+            response = await self.request(MetadataRequest(wanted), 12)
+            self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
+        await self.request(FindCoordinatorRequest(GROUP, 0), 3)  # makes the internal topic
+        for _ in range(200):
+            probe = await self.request(ConsumerGroupHeartbeatRequest(GROUP, "m0", 1), 1)
+            if probe.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                return
+            await asyncio.sleep(0.1)
+
+    async def request(self, message: Any, version: int) -> Any:
+        return await self._channel.request(message, version, TIMEOUT_MS)
+
+    async def ask(self, label: str, message: Any, version: int) -> None:
+        response = await self.request(message, version)
+        self._tidy(response)
+        text = repr(response)
+        for name, topic_id in self.ids.items():
+            text = text.replace(repr(topic_id), f"<{name}>")
+        self.answers.append((label, text))
+
+    async def beat(self, label: str, member_id: str, epoch: int, **facts: Any) -> None:
+        group_id, version = facts.pop("group_id", GROUP), facts.pop("version", 1)
+        request = ConsumerGroupHeartbeatRequest(group_id, member_id, epoch, **facts)
+        await self.ask(label, request, version)
+
+    def own(self, **partitions: list[int]) -> list[TopicPartitions]:
+        return [TopicPartitions(self.ids[name], rows) for name, rows in partitions.items()]
+
+    async def commit(self, label: str, member_id: str, epoch: int, version: int = 9) -> None:
+        topic = OffsetCommitRequestTopic("ka", partitions=[OffsetCommitRequestPartition(0, 7)])
+        request = OffsetCommitRequest(GROUP, epoch, member_id, topics=[topic])
+        await self.ask(label, request, version)
+
+    def _tidy(self, value: Any) -> None:
+        """Sort rows of topics and members: Kafka's are in the order of a hash map."""
+        names = {topic_id: name for name, topic_id in self.ids.items()}
+        if isinstance(value, list):
+            for each in value:
+                self._tidy(each)
+            if value and hasattr(value[0], "topic_id"):
+                value.sort(key=lambda row: names[row.topic_id])
+            elif value and hasattr(value[0], "member_id"):
+                value.sort(key=lambda row: row.member_id)
+        elif is_dataclass(value):
+            for each in fields(value):
+                self._tidy(getattr(value, each.name))
+
+    async def records(self) -> list[str]:
+        """Return the records of the group, and check that we would write their bytes."""
+        name = "__consumer_offsets"
+        topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
+        response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
+        found: list[str] = []
+        for record in decode_records(response.responses[0].partitions[0].records):
+            decoded = decode_record(record.key or b"", record.value)
+            if isinstance(decoded, ConsumerGroupRecord):
+                assert encode_record(decoded) == (record.key, record.value)
+                found.append(self._text(decoded))
+        return found
+
+    def _text(self, record: ConsumerGroupRecord) -> str:
+        self._tidy(record.value)
+        if isinstance(record.value, ConsumerGroupMetadataValue):
+            record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
+        text = repr(record)
+        for name, topic_id in self.ids.items():
+            text = text.replace(repr(topic_id), f"<{name}>")
+        return text
+
+
+async def refusals(talk: Conversation) -> None:
+    own = talk.own(ka=[0])
+    await talk.beat("unknown group", "m1", 3)
+    await talk.beat("no rebalance time-out", "m1", 0)
+    await talk.beat("owned partitions unsaid", "m1", 0, rebalance_timeout_ms=1)
+    await talk.beat("owned", "m1", 0, rebalance_timeout_ms=1, topic_partitions=own)
+    await talk.beat("no topics", "m1", 0, rebalance_timeout_ms=1, topic_partitions=[])
+    await talk.beat("unknown assignor", "m1", 0, server_assignor="x", **JOINS)
+    await talk.beat("no member id", "", 0, **JOINS)
+    await talk.beat("epoch -3", "m1", -3)
+    await talk.beat("leaves an unknown group", "m1", -1)
+    await talk.beat("no group id", "m1", 0, group_id="", **JOINS)
+    await talk.beat("empty instance id", "m1", 0, instance_id="", **JOINS)
+    await talk.beat("empty rack", "m1", 0, rack_id="", **JOINS)
+    await talk.beat("leaves for now, but is not static", "m1", -2)
+
+
+async def two_members(talk: Conversation) -> None:
+    await talk.beat("joins", "m1", 0, **JOINS)
+    await talk.beat("stays", "m1", 1)
+    everything = {**JOINS, "topic_partitions": talk.own(ka=list(range(6)))}
+    await talk.beat("says all", "m1", 1, **everything)
+    await talk.beat("joins again", "m1", 0, **JOINS)
+    await talk.beat("an epoch that is none", "m1", 9)
+    await talk.beat("another joins", "m2", 0, **JOINS)
+    await talk.beat("is to revoke", "m1", 1)
+    await talk.beat("is to revoke still", "m1", 1)
+    await talk.beat("waits for the other", "m2", 2)
+    await talk.beat("has revoked", "m1", 1, topic_partitions=[])
+    await talk.beat("has what was revoked", "m2", 2)
+    for version in (0, 1):
+        await talk.ask("is described", ConsumerGroupDescribeRequest([GROUP, "no"]), version)
+    await talk.ask("is listed", ListGroupsRequest([], []), 5)
+    await talk.ask("is listed by type", ListGroupsRequest([], ["consumer"]), 5)
+    await talk.ask("is no classic one", ListGroupsRequest([], ["classic"]), 5)
+    await talk.ask("is listed by state", ListGroupsRequest(["stable"], []), 5)
+    for version in (5, 6):
+        await talk.ask("is no classic group", DescribeGroupsRequest([GROUP]), version)
+    await talk.ask("is not empty", DeleteGroupsRequest([GROUP]), 2)
+
+
+async def commits(talk: Conversation) -> None:
+    await talk.commit("in the epoch", "m1", 2)
+    await talk.commit("in an old epoch", "m1", 1)
+    await talk.commit("in a later epoch", "m1", 5)
+    await talk.commit("of no member", "mx", 2)
+    await talk.commit("of an administrator", "", -1)
+    await talk.commit("in a version that knows no epochs", "m1", 2, version=8)
+
+
+async def static_members(talk: Conversation) -> None:
+    await talk.beat("joins", "s1", 0, instance_id="i1", **JOINS)
+    await talk.beat("m1 is to revoke", "m1", 2)
+    await talk.beat("m1 has revoked", "m1", 2, topic_partitions=[])
+    await talk.beat("m2 is to revoke", "m2", 2)
+    await talk.beat("m2 has revoked", "m2", 2, topic_partitions=[])
+    await talk.beat("has what was revoked", "s1", 3, instance_id="i1")
+    await talk.beat("the instance is taken", "s2", 0, instance_id="i1", **JOINS)
+    await talk.beat("is fenced", "s2", 3, instance_id="i1")
+    await talk.beat("an unknown instance", "s1", 3, instance_id="i9")
+    await talk.beat("leaves for now", "s1", -2, instance_id="i1")
+    await talk.beat("is away", "s1", 3, instance_id="i1")
+    await talk.beat("is back", "s2", 0, instance_id="i1", **JOINS)
+    await talk.beat("its old id", "s1", 3, instance_id="i1")
+    await talk.ask("is described", ConsumerGroupDescribeRequest([GROUP]), 1)
+    await talk.beat("leaves", "s2", -1, instance_id="i1")
+
+
+async def an_end(talk: Conversation) -> None:
+    await talk.beat("m1 goes on", "m1", 3)
+    await talk.beat("m2 goes on", "m2", 3)
+    await talk.beat("m2 joins again", "m2", 0, **JOINS)
+    await talk.beat("prefers range", "m1", 4, server_assignor="range")
+    await talk.beat("subscribes to another", "m1", 4, subscribed_topic_names=["kb"])
+    await talk.beat("has that", "m1", 4, topic_partitions=[])
+    await talk.beat("has it all", "m2", 4)
+    await talk.beat("m1 leaves", "m1", -1)
+    await talk.beat("m2 leaves", "m2", -1)
+    await talk.beat("m2 has left", "m2", -1)
+    await talk.ask("is described", ConsumerGroupDescribeRequest([GROUP]), 1)
+    await talk.commit("of an administrator", "", -1)
+    await talk.ask("is deleted", DeleteGroupsRequest([GROUP]), 2)
+
+
+SCENES = (refusals, two_members, commits, static_members, an_end)
+
+
+async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
+    host, _, port = address.rpartition(":")
+    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
+    try:
+        talk = Conversation(channel)
+        await talk.begin()
+        for scene in SCENES:
+            await scene(talk)
+        return talk.answers, await talk.records()
+    finally:
+        channel.close()
+
+
+def test_answers_and_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
+    answers, records = asyncio.run(converse(theirs))
+    our_answers, our_records = asyncio.run(converse(ours))
+    for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
+        assert answer == expected, label
+    for expected, record in zip(records, our_records, strict=True):
+        assert record == expected
