@@ -47,11 +47,17 @@ class LabClock(ManualClock):
 
 
 class HandTasks:
-    """Runs finite tasks to their end at once, and does not start periodic ones."""
+    """Runs finite tasks to their end at once, or look-ups when the test says so, and does not start
+    periodic ones."""
+
+    def __init__(self) -> None:
+        self.look_ups: list[Coroutine[Any, Any, None]] = []
 
     def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
         if name.startswith(("load-", "forget-")):
             run(work)
+        elif name.startswith("resolve-"):
+            self.look_ups.append(work)
         else:
             work.close()
         return self
@@ -210,7 +216,8 @@ class GroupLab:
             lambda: self.image,
             self.events,
         )
-        tasks: Any = HandTasks()
+        self.tasks = HandTasks()
+        tasks: Any = self.tasks
         self.coordinator.start(tasks)
         self.epoch = 0
         if elect:
@@ -226,6 +233,11 @@ class GroupLab:
     def resign(self) -> None:
         self.epoch += 1
         self.coordinator.runtime.resigned(PARTITION, self.epoch)
+
+    def look_up(self) -> None:
+        """Let the look-ups of regular expressions that have begun end."""
+        while self.tasks.look_ups:
+            run(self.tasks.look_ups.pop(0))
 
     def expire(self) -> None:
         run(self.coordinator.expire())
