@@ -48,8 +48,8 @@ class ApiKey(IntEnum):
     STOP_REPLICA = 5, 4, 2, 4, 3, 0
     UPDATE_METADATA = 6, 8, 6, 8, 7, 4
     CONTROLLED_SHUTDOWN = 7, 3, 3, 3, 3, 1
-    OFFSET_COMMIT = 8, 9, 8, 9, 8, 4
-    OFFSET_FETCH = 9, 9, 6, 9, 7, 4
+    OFFSET_COMMIT = 8, 10, 8, 9, 8, 4
+    OFFSET_FETCH = 9, 10, 6, 9, 7, 4
     FIND_COORDINATOR = 10, 6, 3, 6, 3, 2
     JOIN_GROUP = 11, 9, 6, 9, 7, 3
     HEARTBEAT = 12, 4, 4, 4, 4, 2
