@@ -9,6 +9,11 @@ from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
 from minikafka.protocol.messages import offset_commit, offset_fetch
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from minikafka.protocol.schema import Message
 
 TOPIC_ID = UUID(int=(1 << 64) + 2)
@@ -30,6 +35,16 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    *(
+        (
+            ListOffsetsRequest(
+                -1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(1, 2, -6)])], timeout_ms=5
+            ),
+            version,
+            "ffffffff 00 02 02 74 02 00000001 00000002 fffffffffffffffa 00 00 00000005 00",
+        )
+        for version in (10, 11)
+    ),
     (
         heartbeat.ConsumerGroupHeartbeatRequest(
             *("g", "m", 3, "i", "r", 5, ["t"], "t.*", "range"),
