@@ -42,14 +42,14 @@ class ApiKey(IntEnum):
 
     PRODUCE = 0, 11, 9, 11, 9, 6
     FETCH = 1, 17, 12, 17, 12, 8
-    LIST_OFFSETS = 2, 9, 6, 9, 6, 3
+    LIST_OFFSETS = 2, 11, 6, 9, 6, 3
     METADATA = 3, 12, 9, 12, 11, 6
     LEADER_AND_ISR = 4, 7, 4, 7, 5, 1
     STOP_REPLICA = 5, 4, 2, 4, 3, 0
     UPDATE_METADATA = 6, 8, 6, 8, 7, 4
     CONTROLLED_SHUTDOWN = 7, 3, 3, 3, 3, 1
-    OFFSET_COMMIT = 8, 9, 8, 9, 8, 4
-    OFFSET_FETCH = 9, 9, 6, 9, 7, 4
+    OFFSET_COMMIT = 8, 10, 8, 9, 8, 4
+    OFFSET_FETCH = 9, 10, 6, 9, 7, 4
     FIND_COORDINATOR = 10, 6, 3, 6, 3, 2
     JOIN_GROUP = 11, 9, 6, 9, 7, 3
     HEARTBEAT = 12, 4, 4, 4, 4, 2

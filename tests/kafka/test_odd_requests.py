@@ -231,7 +231,7 @@ def test_an_offset_fetch_that_names_a_partition_twice_has_it_once(
         return None
 
     group = until(group_of, "the broker coordinates a group")
-    named = [OffsetFetchRequestTopics("t", [1, 0, 1]), OffsetFetchRequestTopics("t", [0])]
+    named = [OffsetFetchRequestTopics("t", partition_indexes=each) for each in ([1, 0, 1], [0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=named)])
 
     def rows() -> list[tuple[str, int]] | None:

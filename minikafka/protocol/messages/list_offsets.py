@@ -42,7 +42,9 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Message):
-    """``timestamp`` -1 asks for the end, -2 for the start, -3 for the latest timestamp."""
+    """``timestamp`` -1 asks for the end, -2 for the start, -3 for the latest timestamp.
+
+    ``timeout_ms`` is for reads from remote storage."""
 
     SPEC = request(
         ApiKey.LIST_OFFSETS,
@@ -55,6 +57,7 @@ class ListOffsetsRequest(Message):
     replica_id: Int32 = 0
     isolation_level: Annotated[Int8, In("2+")] = 0
     topics: list[ListOffsetsTopic] = field(default_factory=list)
+    timeout_ms: Annotated[Int32, In("10+", ignorable=True)] = 0
 
 
 @dataclass(slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import TOPIC_PARTITIONS, Places
+from minikafka.protocol.places import Places, topic_partitions
 from minikafka.protocol.schema import (
     MANY,
     In,
@@ -16,9 +17,12 @@ from minikafka.protocol.schema import (
     Int64,
     Message,
     String,
+    Uuid,
     request,
     response,
 )
+
+_TOPICS: Final = topic_partitions(also=("topic_id",))
 
 
 @dataclass(slots=True)
@@ -34,9 +38,10 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    """Partitions of one topic."""
+    """Partitions of one topic, which has an id instead of a name from version 10 on."""
 
-    name: String = ""
+    name: Annotated[String, In("0-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("10+", ignorable=True)] = ZERO_UUID
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
 
@@ -46,7 +51,7 @@ class OffsetCommitRequest(Message):
 
     SPEC = request(
         ApiKey.OFFSET_COMMIT,
-        Places(TOPIC_PARTITIONS, TOPIC_PARTITIONS, group="group_id"),
+        Places(_TOPICS, _TOPICS, group="group_id"),
         max_elements=MANY,
     )
 
@@ -68,9 +73,10 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    """How it went for partitions of one topic."""
+    """How it went for partitions of one topic, which has an id instead of a name from 10 on."""
 
-    name: String = ""
+    name: Annotated[String, In("0-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("10+", ignorable=True)] = ZERO_UUID
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
 

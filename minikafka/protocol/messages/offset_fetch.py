@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated, Final
 
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import (
@@ -23,11 +24,13 @@ from minikafka.protocol.schema import (
     Int64,
     Message,
     String,
+    Uuid,
     request,
     response,
 )
 
 _GROUPS = Level("groups", "group_id", "group")
+_IDS: Final = ("topic_id",)
 _REQUESTED = topic_partitions(partitions="partition_indexes", index="")
 _NO_OFFSET: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -42,9 +45,10 @@ class OffsetFetchRequestTopic:
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, from version 8."""
+    """Partitions of one topic, from version 8. From 10 on it has an id instead of a name."""
 
-    name: String = ""
+    name: Annotated[String, In("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("10+", ignorable=True)] = ZERO_UUID
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
@@ -76,8 +80,8 @@ class OffsetFetchRequest(Message):
             values=_NO_OFFSET,
         ),
         Places(
-            (_GROUPS, *_REQUESTED),
-            (_GROUPS, *TOPIC_PARTITIONS),
+            (_GROUPS, *topic_partitions(partitions="partition_indexes", index="", also=_IDS)),
+            (_GROUPS, *topic_partitions(also=_IDS)),
             since=8,
             error_level=1,
             row_errors=PARTITION_ERRORS,
@@ -126,9 +130,10 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    """Partitions of one topic, from version 8."""
+    """Partitions of one topic, from version 8. From 10 on it has an id instead of a name."""
 
-    name: String = ""
+    name: Annotated[String, In("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("10+", ignorable=True)] = ZERO_UUID
     partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
 
 

@@ -124,10 +124,23 @@ class GroupCoordination(Protocol):
     def partition_for(self, group_id: str) -> int: ...
 
     def fetch(
-        self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
+        self,
+        group_id: str,
+        topic_partitions: Sequence[TopicPartition],
+        require_stable: bool,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> list[FetchedOffset]: ...
 
-    def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]: ...
+    def fetch_all(
+        self,
+        group_id: str,
+        require_stable: bool,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> list[FetchedOffset]: ...
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Sequence[TopicPartition], respond: RespondOffsets

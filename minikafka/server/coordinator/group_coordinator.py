@@ -210,12 +210,25 @@ class GroupCoordinator:
         return self.runtime.partition_for(group_id)
 
     def fetch(
-        self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
+        self,
+        group_id: str,
+        topic_partitions: Sequence[TopicPartition],
+        require_stable: bool,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> list[FetchedOffset]:
         """Handle OffsetFetch for given partitions. Raises KafkaError."""
         return fetched(self._require_group(group_id), topic_partitions, require_stable)
 
-    def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]:
+    def fetch_all(
+        self,
+        group_id: str,
+        require_stable: bool,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> list[FetchedOffset]:
         """Handle OffsetFetch for all committed offsets of the group. Raises KafkaError."""
         group = self._require_group(group_id)
         return fetched(group, () if group is None else group.offsets, require_stable)

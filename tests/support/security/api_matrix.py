@@ -172,7 +172,7 @@ def prepare(ids: dict[str, UUID]) -> Script:
         commit = offset_commit.OffsetCommitRequest(name)
         commit.topics = [
             offset_commit.OffsetCommitRequestTopic(
-                topic, [offset_commit.OffsetCommitRequestPartition(0, 5)]
+                topic, partitions=[offset_commit.OffsetCommitRequestPartition(0, 5)]
             )
             for topic in names
         ]
@@ -252,13 +252,13 @@ def _metadata_by_id(ids: Sequence[UUID]) -> metadata.MetadataRequest:
 
 def _commit(version: int, group: str) -> offset_commit.OffsetCommitRequest:
     rows = [offset_commit.OffsetCommitRequestPartition(0, 6)]
-    topics = [offset_commit.OffsetCommitRequestTopic(name, rows) for name in NAMES]
+    topics = [offset_commit.OffsetCommitRequestTopic(name, partitions=rows) for name in NAMES]
     return offset_commit.OffsetCommitRequest(group, topics=topics)
 
 
 def _fetch_offsets(version: int, names: Sequence[str] | None) -> offset_fetch.OffsetFetchRequest:
     def topics(kind: Callable[..., Any]) -> list[Any] | None:
-        return None if names is None else [kind(name, [0]) for name in names]
+        return None if names is None else [kind(name, partition_indexes=[0]) for name in names]
 
     if version >= 8:
         groups = [

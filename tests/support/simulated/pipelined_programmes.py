@@ -206,7 +206,7 @@ class _Steps:
         def step(n: Names) -> tuple[Message, int]:
             name, index = n.partitions[place]
             rows = [offset_commit.OffsetCommitRequestPartition(index, offset)]
-            topics = [offset_commit.OffsetCommitRequestTopic(name, rows)]
+            topics = [offset_commit.OffsetCommitRequestTopic(name, partitions=rows)]
             return offset_commit.OffsetCommitRequest(n.group, topics=topics), 6
 
         return step

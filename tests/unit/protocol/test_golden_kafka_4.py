@@ -7,7 +7,13 @@ import pytest
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
+from minikafka.protocol.messages import offset_commit, offset_fetch
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from minikafka.protocol.schema import Message
 
 TOPIC_ID = UUID(int=(1 << 64) + 2)
@@ -29,6 +35,16 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    *(
+        (
+            ListOffsetsRequest(
+                -1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(1, 2, -6)])], timeout_ms=5
+            ),
+            version,
+            "ffffffff 00 02 02 74 02 00000001 00000002 fffffffffffffffa 00 00 00000005 00",
+        )
+        for version in (10, 11)
+    ),
     (
         heartbeat.ConsumerGroupHeartbeatRequest(
             *("g", "m", 3, "i", "r", 5, ["t"], "t.*", "range"),
@@ -59,6 +75,73 @@ GOLDEN: list[tuple[Message, int, str]] = [
         DescribeGroupsResponse(0, [DescribedGroup(69, "no", "g", "Dead")]),
         6,
         "00000000 02 0045 03 6e6f 02 67 05 44656164 01 01 01 80000000 00 00",
+    ),
+    (
+        offset_commit.OffsetCommitRequest(
+            *("g", 3, "m"),
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(
+                    "",
+                    TOPIC_ID,
+                    [offset_commit.OffsetCommitRequestPartition(1, 9, 4, committed_metadata="x")],
+                )
+            ],
+        ),
+        10,
+        (
+            f"02 67 00000003 02 6d 00 02 {TOPIC} "
+            "02 00000001 0000000000000009 00000004 02 78 00 00 00"
+        ),
+    ),
+    (
+        offset_commit.OffsetCommitResponse(
+            0,
+            [
+                offset_commit.OffsetCommitResponseTopic(
+                    "", TOPIC_ID, [offset_commit.OffsetCommitResponsePartition(1, 100)]
+                )
+            ],
+        ),
+        10,
+        f"00000000 02 {TOPIC} 02 00000001 0064 00 00 00",
+    ),
+    (
+        offset_fetch.OffsetFetchRequest(
+            groups=[
+                offset_fetch.OffsetFetchRequestGroup(
+                    "g", "m", 3, [offset_fetch.OffsetFetchRequestTopics("", TOPIC_ID, [1])]
+                )
+            ],
+            require_stable=True,
+        ),
+        10,
+        f"02 02 67 02 6d 00000003 02 {TOPIC} 02 00000001 00 00 01 00",
+    ),
+    (
+        offset_fetch.OffsetFetchRequest(
+            groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=None)]
+        ),
+        10,
+        "02 02 67 00 ffffffff 00 00 00 00",
+    ),
+    (
+        offset_fetch.OffsetFetchResponse(
+            groups=[
+                offset_fetch.OffsetFetchResponseGroup(
+                    "g",
+                    [
+                        offset_fetch.OffsetFetchResponseTopics(
+                            "", TOPIC_ID, [offset_fetch.OffsetFetchResponsePartitions(1, 9, 4, "x")]
+                        )
+                    ],
+                )
+            ]
+        ),
+        10,
+        (
+            f"00000000 02 02 67 02 {TOPIC} "
+            "02 00000001 0000000000000009 00000004 02 78 0000 00 00 0000 00 00"
+        ),
     ),
 ]
 

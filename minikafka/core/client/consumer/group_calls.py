@@ -37,6 +37,7 @@ STABLE_OFFSETS_VERSION: Final = 7
 
 _ONE_GROUP_VERSION: Final = 7  # of OffsetFetch
 MANY_GROUPS_VERSION: Final = 8  # from this one on a request names several groups
+_LAST_VERSION_WITH_NAMES: Final = 9  # of OffsetCommit and OffsetFetch; later ones have topic ids
 
 PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
 Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
@@ -78,9 +79,14 @@ def offset_commit(
         generation_id_or_member_epoch=group.generation,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=[OffsetCommitRequestTopic(name, found) for name, found in grouped(rows).items()],
+        topics=[
+            OffsetCommitRequestTopic(name, partitions=found)
+            for name, found in grouped(rows).items()
+        ],
     )
-    return CoordinatorCall(request, read, coordinator=group_key(group.group_id))
+    return CoordinatorCall(
+        request, read, _LAST_VERSION_WITH_NAMES, coordinator=group_key(group.group_id)
+    )
 
 
 def offset_fetch(
@@ -122,7 +128,7 @@ def offset_fetch_of_groups(group_ids: Iterable[str]) -> Call[dict[str, Offsets |
         return found
 
     groups = [OffsetFetchRequestGroup(group_id, topics=None) for group_id in group_ids]
-    return Call(OffsetFetchRequest(groups=groups), read)
+    return Call(OffsetFetchRequest(groups=groups), read, _LAST_VERSION_WITH_NAMES)
 
 
 def _committed(

@@ -264,7 +264,10 @@ Precheck: TypeAlias = Callable[[Authorization, RequestContext, Any], Awaitable[V
 class TopicRows:
     """Where a request names topics, and how its response refuses them. ``new_topic`` makes the row
     of a topic from its name and its partitions' rows; ``new_partition`` makes the row of a
-    partition from that of the request (or its number) and the error."""
+    partition from that of the request (or its number) and the error.
+
+    From version ``ids_since`` on, the request has ids of topics, whose names were looked up before.
+    A topic whose id is unknown has no name: it is left to the handler."""
 
     new_response: Callable[[], Any]
     new_topic: Callable[[str, list[Any]], Any]
@@ -273,6 +276,7 @@ class TopicRows:
     name: str = "name"
     partitions: str = "partitions"
     responded: str = "topics"
+    ids_since: int | None = None
 
     async def refused(self, topics: Sequence[Any], error: ErrorCode) -> list[Any]:
         """Return the rows that refuse these topics of a request, made in slices."""
@@ -283,8 +287,26 @@ class TopicRows:
                 self.new_partition(partition, error)
                 async for partition in slices.over(getattr(topic, self.partitions))
             ]
-            rows.append(self.new_topic(getattr(topic, self.name), partitions))
+            row = self.new_topic(getattr(topic, self.name), partitions)
+            if self.ids_since is not None:
+                row.topic_id = topic.topic_id
+            rows.append(row)
         return rows
+
+    async def split(
+        self,
+        authorization: Authorization,
+        context: RequestContext,
+        operation: AclOperation,
+        topics: Sequence[Any],
+    ) -> tuple[list[Any], list[Any]]:
+        """Return the topics on which ``operation`` is allowed, and the others."""
+        names = [getattr(topic, self.name) for topic in topics]
+        has_ids = self.ids_since is not None and context.version >= self.ids_since
+        if has_ids:
+            names = [name for name in names if name]
+        allowed = await authorization.allowed(context, operation, AclResourceType.TOPIC, names)
+        return await split(topics, self.name, {*allowed, ""} if has_ids else allowed)
 
     async def refuse_all(self, request: Any, error: ErrorCode) -> Any:
         response = self.new_response()
@@ -311,10 +333,7 @@ class TopicRows:
                 if verdict is Verdict.ALL_ALLOWED:
                     return Admitted(request)
             topics = getattr(request, self.requested)
-            allowed = await authorization.allowed(
-                context, operation, AclResourceType.TOPIC, [getattr(t, self.name) for t in topics]
-            )
-            kept, refused = await split(topics, self.name, allowed)
+            kept, refused = await self.split(authorization, context, operation, topics)
             if not refused:
                 return Admitted(request)
             rows = await self.refused(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -24,6 +24,7 @@ EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
 class ListedOffset(NamedTuple):
@@ -69,7 +70,7 @@ def find_offset(
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epochs.cache.epoch_for_offset(log.log_start_offset)
         return ListedOffset(log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
-    if timestamp == LATEST_TIERED_TIMESTAMP:
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return NOTHING  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         found = yield from log.offset_of_max_timestamp(last)

@@ -44,7 +44,9 @@ class Member:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             self._meanwhile(self.membership)
         rows = [OffsetCommitResponsePartition(0, code)]
-        return call.read(OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", rows)]))
+        return call.read(
+            OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", partitions=rows)])
+        )
 
 
 async def retrying(attempt: Callable[[], Awaitable[None]], deadline_ms: int) -> None:

@@ -158,7 +158,7 @@ def test_a_coordinator_is_a_broker_with_its_address() -> None:
 
 def committed(*codes: ErrorCode) -> OffsetCommitResponse:
     rows = [OffsetCommitResponsePartition(n, code) for n, code in enumerate(codes)]
-    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("a", rows)])
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("a", partitions=rows)])
 
 
 def test_a_commit_has_an_outcome_for_each_partition_unless_the_coordinator_is_the_wrong_one() -> (

@@ -218,7 +218,7 @@ def test_keys_of_find_coordinator_are_groups_or_transactional_ids(key_type: int,
 def test_a_group_in_offset_fetch_has_one_error_for_all_of_its_offsets() -> None:
     """Clients know NOT_COORDINATOR only there, and UNSTABLE_OFFSET_COMMIT only in rows."""
     old = OffsetFetchRequest("g", [OffsetFetchRequestTopic("a", [0, 1])])
-    topics = [OffsetFetchRequestTopics("a", [0, 1])]
+    topics = [OffsetFetchRequestTopics("a", partition_indexes=[0, 1])]
     new = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
     error = ErrorCode.NOT_COORDINATOR
     top = refusal(ApiKey.OFFSET_FETCH, 7, old, error, is_whole=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
@@ -14,14 +15,27 @@ from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import TopicRows, Verdict, before
+from minikafka.server.broker.apis.groups.topic_ids import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_topics,
+)
+from minikafka.server.broker.apis.guards import (
+    Admitted,
+    ApiGuard,
+    TopicRows,
+    Verdict,
+    before,
+    knowing,
+)
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -35,8 +49,9 @@ FIRST_VERSION_WITH_EPOCHS = 9
 class OffsetCommitHandler:
     """Serves OffsetCommit (an ``ImmediateHandler``).
 
-    Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION; the others are committed.
-    Version 0 commits to ZooKeeper, for consumers before Kafka 0.9."""
+    Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION, and those of an unknown topic id
+    UNKNOWN_TOPIC_ID; the others are committed. Version 0 commits to ZooKeeper, for consumers before
+    Kafka 0.9."""
 
     def __init__(
         self,
@@ -58,7 +73,13 @@ class OffsetCommitHandler:
         now_ms = self._clock.wall_ms()
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
-        for topic in request.topics:
+        named, unknown = request.topics, list[OffsetCommitRequestTopic]()
+        if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name_topics(request.topics, self._cluster)
+            named = [topic for topic in request.topics if topic.name]
+            unknown = [topic for topic in request.topics if not topic.name]
+        ids = {topic.name: topic.topic_id for topic in named}
+        for topic in named:
             for requested in topic.partitions:
                 topic_partition = TopicPartition(topic.name, requested.partition_index)
                 errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -74,7 +95,7 @@ class OffsetCommitHandler:
 
         def respond(committed: Mapping[TopicPartition, ErrorCode]) -> None:
             errors.update(committed)
-            reply(_commit_response(errors))
+            reply(_commit_response(errors, ids, unknown))
 
         if not offsets:
             respond({})
@@ -105,19 +126,40 @@ class OffsetCommitHandler:
         self._zookeeper.commit(group_id, accepted, lambda errors: respond({**too_large, **errors}))
 
 
-def _commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+def _commit_response(
+    errors: Mapping[TopicPartition, ErrorCode],
+    ids: Mapping[str, UUID],
+    unknown: Sequence[OffsetCommitRequestTopic],
+) -> OffsetCommitResponse:
+    """Return the response. ``ids`` are those of named topics, and ``unknown`` the topics of the
+    request whose ids are unknown."""
     rows = (
         (topic, OffsetCommitResponsePartition(index, error))
         for (topic, index), error in errors.items()
     )
-    topics = [OffsetCommitResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+    topics = [
+        OffsetCommitResponseTopic(name, ids[name], partitions)
+        for name, partitions in grouped(rows).items()
+    ]
+    topics += [
+        OffsetCommitResponseTopic(
+            "",
+            topic.topic_id,
+            [
+                OffsetCommitResponsePartition(row.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
+                for row in topic.partitions
+            ],
+        )
+        for topic in unknown
+    ]
     return OffsetCommitResponse(topics=topics)
 
 
 _COMMIT = TopicRows(
     OffsetCommitResponse,
-    OffsetCommitResponseTopic,
+    lambda name, rows: OffsetCommitResponseTopic(name, partitions=rows),
     lambda row, error: OffsetCommitResponsePartition(row.partition_index, error),
+    ids_since=FIRST_VERSION_WITH_TOPIC_IDS,
 )
 
 
@@ -133,6 +175,20 @@ async def _reads_group(
     return ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+def _guard(broker: Services) -> ApiGuard:
+    """Return the guard of OffsetCommit, which needs the names of topics that have ids."""
+    gate = _COMMIT.gate(AclOperation.READ, _reads_group)
+
+    async def admit(
+        authorization: Authorization, context: RequestContext, request: OffsetCommitRequest
+    ) -> Admitted:
+        if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name_topics(request.topics, broker.cache)
+        return await gate(authorization, context, request)
+
+    return before(admit)
+
+
 OFFSET_COMMIT = Api(
     key=ApiKey.OFFSET_COMMIT,
     handler=lambda broker: OffsetCommitHandler(
@@ -143,7 +199,7 @@ OFFSET_COMMIT = Api(
         broker.config.integer("offset.metadata.max.bytes"),
     ),
     task=False,
-    authorization=before(_COMMIT.gate(AclOperation.READ, _reads_group)),
+    authorization=knowing(_guard),
     quota=Quota.REQUESTS,
     changes_state=True,
 )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
 from minikafka.core.group.records import CommittedOffset
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -24,15 +25,21 @@ from minikafka.protocol.messages.offset_fetch import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import Serve, TopicRows, around, split
+from minikafka.server.broker.apis.groups.topic_ids import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_topics,
+)
+from minikafka.server.broker.apis.guards import ApiGuard, Serve, TopicRows, around, knowing, split
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
 
-FIRST_VERSION_WITH_ERROR = 2
-FIRST_VERSION_WITH_MANY_GROUPS = 8
+FIRST_VERSION_WITH_ERROR: Final = 2
+FIRST_VERSION_WITH_MANY_GROUPS: Final = 8
+NO_MEMBER_EPOCH: Final = -1
 
 
 class OffsetFetchHandler:
@@ -56,19 +63,46 @@ class OffsetFetchHandler:
             self._from_zookeeper(request, reply)
         elif context.version >= FIRST_VERSION_WITH_MANY_GROUPS:
             stable = request.require_stable
-            groups = [self._group(g.group_id, g.topics, stable) for g in request.groups]
+            if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+                groups = [self._group_by_ids(group, stable) for group in request.groups]
+            else:
+                groups = [self._group(group, group.topics, stable) for group in request.groups]
             reply(OffsetFetchResponse(groups=groups))
         else:
             reply(self._of_one_group(context.version, request))
 
+    def _group_by_ids(
+        self, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """Return the response for a group whose topics have ids.
+
+        Topics without an id are left out if all offsets are requested, as in Kafka."""
+        if group.topics is None:
+            response = self._group(group, None, require_stable)
+            for row in response.topics:
+                row.topic_id = self._cluster.topic_id(row.name)
+            response.topics = [row for row in response.topics if row.topic_id != ZERO_UUID]
+            return response
+        name_topics(group.topics, self._cluster)
+        ids = {topic.name: topic.topic_id for topic in group.topics}
+        known = [topic for topic in group.topics if topic.name]
+        response = self._group(group, known, require_stable)
+        if response.error_code == ErrorCode.NONE:
+            for row in response.topics:
+                row.topic_id = ids[row.name]
+            response.topics += [_unknown(topic) for topic in group.topics if not topic.name]
+        return response
+
     def _group(
         self,
-        group_id: str,
+        group: OffsetFetchRequestGroup,
         topics: Sequence[OffsetFetchRequestTopics] | None,
         require_stable: bool,
     ) -> OffsetFetchResponseGroup:
+        """Return the response for ``topics`` of a group; None requests all committed offsets."""
+        group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
         try:
-            found = self._fetch(group_id, topics, require_stable)
+            found = self._fetch(group_id, topics, require_stable, member_id, epoch)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id, error_code=error.code)
         rows = (
@@ -84,7 +118,10 @@ class OffsetFetchHandler:
             )
             for (topic, index), committed, error_code in found
         )
-        by_topic = [OffsetFetchResponseTopics(*of_topic) for of_topic in grouped(rows).items()]
+        by_topic = [
+            OffsetFetchResponseTopics(name, partitions=found)
+            for name, found in grouped(rows).items()
+        ]
         return OffsetFetchResponseGroup(group_id, by_topic)
 
     def _of_one_group(self, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -102,11 +139,22 @@ class OffsetFetchHandler:
         group_id: str,
         topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
         require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = NO_MEMBER_EPOCH,
     ) -> list[FetchedOffset]:
         """Return the response for one group. ``topics`` None requests all committed offsets."""
+        groups = self._groups
         if topics is None:
-            return self._groups.fetch_all(group_id, require_stable)
-        return self._groups.fetch(group_id, _requested(topics), require_stable)
+            return groups.fetch_all(
+                group_id, require_stable, member_id=member_id, member_epoch=member_epoch
+            )
+        return groups.fetch(
+            group_id,
+            _requested(topics),
+            require_stable,
+            member_id=member_id,
+            member_epoch=member_epoch,
+        )
 
     def _from_zookeeper(self, request: OffsetFetchRequest, reply: Reply) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -138,6 +186,16 @@ def _requested(
     return list(dict.fromkeys(named))
 
 
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    """Return the row of a topic whose id is unknown."""
+    error = ErrorCode.UNKNOWN_TOPIC_ID
+    rows = [
+        OffsetFetchResponsePartitions(index, -1, error_code=error)
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics("", topic.topic_id, rows)
+
+
 def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
     rows = (
         (
@@ -160,10 +218,28 @@ _FETCH = TopicRows(
 )
 _FETCH_OF_GROUP = TopicRows(
     OffsetFetchResponseGroup,
-    OffsetFetchResponseTopics,
+    lambda name, rows: OffsetFetchResponseTopics(name, partitions=rows),
     lambda index, error: OffsetFetchResponsePartitions(index, -1, error_code=error),
     partitions="partition_indexes",
+    ids_since=FIRST_VERSION_WITH_TOPIC_IDS,
 )
+
+
+def _guard(broker: Services) -> ApiGuard:
+    """Return the guard of OffsetFetch, which needs the names of topics that have ids."""
+
+    async def respond(
+        authorization: Authorization,
+        context: RequestContext,
+        request: OffsetFetchRequest,
+        serve: Serve,
+    ) -> OffsetFetchResponse:
+        if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            for group in request.groups:
+                name_topics(group.topics or (), broker.cache)
+        return await _filter_fetched_offsets(authorization, context, request, serve)
+
+    return around(respond)
 
 
 async def _filter_fetched_offsets(
@@ -191,7 +267,7 @@ async def _filter_fetched_offsets(
             else ErrorCode.NONE
         )
         return OffsetFetchResponse(error_code=error)
-    refused = await _take_refused_topics(authorization, context, request)
+    refused = await _take_refused_topics(_FETCH, authorization, context, request)
     is_all = request.topics is None
     response = await serve(request)
     if response.error_code == ErrorCode.NONE:
@@ -215,7 +291,8 @@ async def _filter_groups(
     )
     request.groups = [group for group in groups if group.group_id in allowed]
     refused = [
-        await _take_refused_topics(authorization, context, group) for group in request.groups
+        await _take_refused_topics(_FETCH_OF_GROUP, authorization, context, group)
+        for group in request.groups
     ]
     is_all = [group.topics is None for group in request.groups]
     response: OffsetFetchResponse = await serve(request)
@@ -236,16 +313,14 @@ async def _filter_groups(
 
 
 async def _take_refused_topics(
-    authorization: Authorization, context: RequestContext, asked: Any
+    rows: TopicRows, authorization: Authorization, context: RequestContext, asked: Any
 ) -> list[Any]:
     """Remove the topics that are not allowed from a request or a group of it, and return them."""
     if asked.topics is None:
         return []
-    names = [topic.name for topic in asked.topics]
-    allowed = await authorization.allowed(
-        context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names
+    asked.topics, refused = await rows.split(
+        authorization, context, AclOperation.DESCRIBE, asked.topics
     )
-    asked.topics, refused = await split(asked.topics, "name", allowed)
     return refused
 
 
@@ -264,7 +339,7 @@ OFFSET_FETCH = Api(
         broker.groups, broker.zookeeper_offsets, broker.cache
     ),
     task=False,
-    authorization=around(_filter_fetched_offsets),
+    authorization=knowing(_guard),
     quota=Quota.REQUESTS,
     changes_state=False,
 )

@@ -46,6 +46,7 @@ SPECIAL_TIMESTAMPS = {
     offset_lookup.MAX_TIMESTAMP: 7,
     offset_lookup.EARLIEST_LOCAL_TIMESTAMP: 8,
     offset_lookup.LATEST_TIERED_TIMESTAMP: 9,
+    offset_lookup.EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
 

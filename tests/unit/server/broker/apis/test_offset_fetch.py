@@ -25,14 +25,14 @@ class Groups:
     """A coordinator whose groups have committed offset 5 of each partition."""
 
     def fetch(
-        self, group_id: str, requested: Sequence[TopicPartition], require_stable: bool
+        self, group_id: str, requested: Sequence[TopicPartition], require_stable: bool, **_: Any
     ) -> list[FetchedOffset]:
         return [FetchedOffset(each, CommittedOffset(5)) for each in requested]
 
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_a_partition_that_is_named_twice_has_one_row(version: int) -> None:
-    many = [OffsetFetchRequestTopics("t", [1, 0, 1]), OffsetFetchRequestTopics("t", [0])]
+    many = [OffsetFetchRequestTopics("t", partition_indexes=each) for each in ([1, 0, 1], [0])]
     one = [OffsetFetchRequestTopic("t", [1, 0, 1]), OffsetFetchRequestTopic("t", [0])]
     request = OffsetFetchRequest("g", one, [OffsetFetchRequestGroup("g", topics=many)])
     handler = OffsetFetchHandler(cast(Any, Groups()), cast(Any, None), cast(Any, None))

@@ -18,6 +18,7 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
 )
 from minikafka.server.broker.fetch.offset_lookup import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -62,6 +63,8 @@ async def test_the_ends_of_the_log() -> None:
         assert list_offset(node, EARLIEST_TIMESTAMP).offset == 1
         assert list_offset(node, EARLIEST_LOCAL_TIMESTAMP, version=8).offset == 1
         assert list_offset(node, LATEST_TIERED_TIMESTAMP, version=9).offset == -1
+        pending = list_offset(node, EARLIEST_PENDING_UPLOAD_TIMESTAMP, version=11)
+        assert (pending.error_code, pending.offset, pending.timestamp) == (0, -1, -1)
 
 
 async def test_by_time() -> None:
@@ -80,7 +83,13 @@ async def test_by_time() -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "version"),
-    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL_TIMESTAMP, 7), (LATEST_TIERED_TIMESTAMP, 8), (-6, 9)],
+    [
+        (MAX_TIMESTAMP, 6),
+        (EARLIEST_LOCAL_TIMESTAMP, 7),
+        (LATEST_TIERED_TIMESTAMP, 8),
+        (EARLIEST_PENDING_UPLOAD_TIMESTAMP, 10),
+        (-7, 11),
+    ],
 )
 async def test_timestamps_that_a_version_does_not_have(timestamp: int, version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
