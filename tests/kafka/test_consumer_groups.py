@@ -32,6 +32,11 @@ from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from minikafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
@@ -115,6 +120,11 @@ class Conversation:
         request = OffsetCommitRequest(GROUP, epoch, member_id, topics=[topic])
         await self.ask(label, request, version)
 
+    async def fetch(self, label: str, member_id: str | None, epoch: int) -> None:
+        topic = OffsetFetchRequestTopics("ka", partition_indexes=[0])
+        group = OffsetFetchRequestGroup(GROUP, member_id, epoch, [topic])
+        await self.ask(label, OffsetFetchRequest(groups=[group]), 9)
+
     def _tidy(self, value: Any) -> None:
         """Sort rows of topics and members: Kafka's are in the order of a hash map."""
         names = {topic_id: name for name, topic_id in self.ids.items()}
@@ -122,7 +132,7 @@ class Conversation:
             for each in value:
                 self._tidy(each)
             if value and hasattr(value[0], "topic_id"):
-                value.sort(key=lambda row: names[row.topic_id])
+                value.sort(key=lambda row: names.get(row.topic_id, ""))
             elif value and hasattr(value[0], "member_id"):
                 value.sort(key=lambda row: row.member_id)
         elif is_dataclass(value):
@@ -202,6 +212,13 @@ async def commits(talk: Conversation) -> None:
     await talk.commit("in a version that knows no epochs", "m1", 2, version=8)
 
 
+async def fetches(talk: Conversation) -> None:
+    await talk.fetch("in the epoch", "m1", 2)
+    await talk.fetch("in an old epoch", "m1", 1)
+    await talk.fetch("of no member", "mx", 2)
+    await talk.fetch("of anybody", None, -1)
+
+
 async def static_members(talk: Conversation) -> None:
     await talk.beat("joins", "s1", 0, instance_id="i1", **JOINS)
     await talk.beat("m1 is to revoke", "m1", 2)
@@ -236,7 +253,7 @@ async def an_end(talk: Conversation) -> None:
     await talk.ask("is deleted", DeleteGroupsRequest([GROUP]), 2)
 
 
-SCENES = (refusals, two_members, commits, static_members, an_end)
+SCENES = (refusals, two_members, commits, fetches, static_members, an_end)
 
 
 async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:

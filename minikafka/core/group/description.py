@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from minikafka.core.group.committing import epoch_error
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import preferred_assignor
@@ -68,6 +69,18 @@ def fetched(
             committed = offsets.get(topic_partition)
             found.append(FetchedOffset(topic_partition, committed or NOTHING_COMMITTED))
     return found
+
+
+def check_fetch(group: AnyGroup | None, member_id: str | None, member_epoch: int) -> None:
+    """Check the epoch of a member of a consumer group that fetches offsets. Others say none.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+    """
+    is_anybody = member_id is None and member_epoch < 0
+    if isinstance(group, ConsumerGroup) and not is_anybody:
+        error = epoch_error(group, member_id or "", None, member_epoch)
+        if error is not None:
+            raise KafkaError(error)
 
 
 def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:

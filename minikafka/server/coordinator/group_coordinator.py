@@ -11,6 +11,7 @@ from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.consumer.regexes import compiled
 from minikafka.core.group.description import (
     FetchedOffset,
+    check_fetch,
     consumer_described,
     described,
     fetched,
@@ -218,8 +219,13 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> list[FetchedOffset]:
-        """Handle OffsetFetch for given partitions. Raises KafkaError."""
-        return fetched(self._require_group(group_id), topic_partitions, require_stable)
+        """Handle OffsetFetch for given partitions. A member of a consumer group says its epoch.
+
+        Raises KafkaError.
+        """
+        group = self._require_group(group_id)
+        check_fetch(group, member_id, member_epoch)
+        return fetched(group, topic_partitions, require_stable)
 
     def fetch_all(
         self,
@@ -231,6 +237,7 @@ class GroupCoordinator:
     ) -> list[FetchedOffset]:
         """Handle OffsetFetch for all committed offsets of the group. Raises KafkaError."""
         group = self._require_group(group_id)
+        check_fetch(group, member_id, member_epoch)
         return fetched(group, () if group is None else group.offsets, require_stable)
 
     def delete_offsets(
