@@ -65,6 +65,13 @@ def _kafka_version(value: Any) -> str | None:
     return None if known else "is no version of Kafka"
 
 
+def _rebalance_protocols(value: Any) -> str | None:
+    known = one_of("consumer", "classic", "share", "unknown")(value)
+    if known is None and "classic" not in value:
+        return "Disabling the 'classic' protocol is not supported."
+    return known
+
+
 def _inter_broker_protocol(value: Any) -> str | None:
     try:
         InterBrokerProtocol.parse(value)
@@ -271,6 +278,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.max.session.timeout.ms", 1800000, "Longest session time-out that a member may ask for."),
     _int("group.initial.rebalance.delay.ms", 3000, "How long an empty group waits for more members after the first."),
     _int("group.max.size", MAX_INT, "Most members of a group.", at_least(1)),
+    _list("group.coordinator.rebalance.protocols", ("classic", "consumer"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import FetchedOffset
@@ -28,6 +27,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.features import FeatureUpdate
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikafka.kernel.events import event_log
+from minikafka.kernel.features import Levels
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, SessionExpired, WatchEvent
 from minikafka.server.zookeeper.store import MalformedZnode, ZkStore
 
@@ -18,9 +19,17 @@ class FinalizedFeatures:
     """Reads ``/feature`` at the start, after each change and in each new ZooKeeper session (Kafka's
     ``FinalizedFeatureChangeListener``).
 
-    ``epoch`` is the version of the znode; -1 if it is missing, disabled or malformed."""
+    ``supported`` are the features of this broker. ``epoch`` is the version of the znode; -1 if it
+    is missing, disabled or malformed."""
 
-    def __init__(self, store: Callable[[], ZkStore], clock: Clock, broker_id: int) -> None:
+    def __init__(
+        self,
+        store: Callable[[], ZkStore],
+        clock: Clock,
+        broker_id: int,
+        supported: Mapping[str, Levels],
+    ) -> None:
+        self.supported = supported
         self._store = store
         self._clock = clock
         self._log = event_log("features", broker=broker_id)
@@ -28,6 +37,19 @@ class FinalizedFeatures:
         self.levels: Mapping[str, int] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def level(self, feature: str) -> int:
+        """Return the level of a feature that is in force; 0 if it is off, or if this broker does
+        not support the finalized level.
+
+        Every broker of the cluster supports a level above 0. The controller finalizes it only if
+        all registered brokers do. An official broker that comes later and does not know the feature
+        reads ``/feature`` before it registers, and ends: ``ZkMetadataCache.updateFeaturesOrThrow``
+        raises ``FeatureCacheUpdateException``. Before Kafka 2.7 none reads it, but then the
+        inter-broker protocol is older as well, and the controller disables ``/feature``."""
+        level = self.levels.get(feature, 0)
+        levels = self.supported.get(feature)
+        return level if levels is not None and levels.include(level) else 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._changed.set()
