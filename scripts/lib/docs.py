@@ -77,6 +77,7 @@ def feature_section() -> list[str]:
         "",
         "A feature counts for the whole cluster, at a level that all brokers support; 0 is off.",
         "The first controller of a new cluster puts the highest levels in force.",
+        "`minikafka features` shows and changes them.",
         "",
         "| feature | levels | from | switches on | needs |",
         "|---|---|---|---|---|",
