@@ -61,6 +61,17 @@ def supported_features(rebalance_protocols: Collection[str]) -> Mapping[str, Lev
     }
 
 
+def unsupported_levels(
+    finalized: Mapping[str, int], supported: Mapping[str, Levels]
+) -> Mapping[str, int]:
+    """Return the finalized levels that a broker with these features does not support."""
+    return {
+        name: level
+        for name, level in finalized.items()
+        if name not in supported or not supported[name].include(level)
+    }
+
+
 class UpgradeType(IntEnum):
     """Kafka's ``FeatureUpdate.UpgradeType``."""
 

@@ -254,6 +254,8 @@ class BrokerNode:
         )
         self._world = replace(self._world, network=listening.network())
         self._make_parts(cluster_id, listening)
+        if views.inter_broker_protocol(self._config).has_features:
+            await self._features.check()
         self._zk.on_new_session(self._authorizer.on_new_session)
         self._zk.on_new_session(self._tokens.on_new_session)
         await self._authorizer.start(tasks)

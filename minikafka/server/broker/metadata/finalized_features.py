@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.features import Levels
+from minikafka.kernel.features import Levels, unsupported_levels
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, SessionExpired, WatchEvent
 from minikafka.server.zookeeper.store import MalformedZnode, ZkStore
 
@@ -42,14 +43,31 @@ class FinalizedFeatures:
         """Return the level of a feature that is in force; 0 if it is off, or if this broker does
         not support the finalized level.
 
-        Every broker of the cluster supports a level above 0. The controller finalizes it only if
-        all registered brokers do. An official broker that comes later and does not know the feature
-        reads ``/feature`` before it registers, and ends: ``ZkMetadataCache.updateFeaturesOrThrow``
-        raises ``FeatureCacheUpdateException``. Before Kafka 2.7 none reads it, but then the
-        inter-broker protocol is older as well, and the controller disables ``/feature``."""
+        Every registered broker supports a level above 0. The controller finalizes it only if all
+        of them do, and a broker that does not reads ``/feature`` before it registers, and ends:
+        ours in ``check``, an official one since ``ZkMetadataCache.updateFeaturesOrThrow`` raises
+        ``FeatureCacheUpdateException``. Kafka before 2.7 does not read it, but beside such brokers
+        the inter-broker protocol is older as well, and the controller disables ``/feature``."""
         level = self.levels.get(feature, 0)
         levels = self.supported.get(feature)
         return level if levels is not None and levels.include(level) else 0
+
+    async def check(self) -> None:
+        """Raise ConfigError if a level is finalized that this broker does not support. A malformed
+        ``/feature`` is ignored, as in Kafka."""
+        try:
+            found = await self._store().finalized_features()
+        except MalformedZnode:
+            return
+        levels = {} if found is None else found[0]
+        unsupported = unsupported_levels(levels, self.supported)
+        if unsupported:
+            shown = ", ".join(f"{name}={level}" for name, level in sorted(unsupported.items()))
+            raise ConfigError(
+                f"this broker does not support features that the cluster has finalized: {shown}; "
+                "remove them by `minikafka features disable`, or add what they need to "
+                "group.coordinator.rebalance.protocols"
+            )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._changed.set()

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from minikafka.kernel.config import ConfigError
 from minikafka.kernel.features import Levels
 from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.protocol.api_keys import ApiKey
@@ -89,6 +90,34 @@ async def test_a_level_is_in_force_if_this_broker_supports_it() -> None:
         await settle()
         assert features.level("a") == 0
         await features.stop()
+
+
+@pytest.mark.parametrize(
+    ("znode", "unsupported"),
+    [
+        (None, ""),
+        (b"?", ""),
+        (ENABLED, ""),
+        (ENABLED.replace(b"{}", b'{"a":{"max_version_level":2}}'), ""),
+        (ENABLED.replace(b"{}", b'{"a":{"max_version_level":3}}'), "a=3"),
+        (ENABLED.replace(b"{}", b'{"b":{"max_version_level":1}}'), "b=1"),
+        (b'{"features":{"b":{"max_version_level":1}},"version":2,"status":0}', ""),
+    ],
+)
+async def test_a_broker_ends_beside_a_level_that_it_does_not_support(
+    znode: bytes | None, unsupported: str
+) -> None:
+    zookeeper = DirectZookeeper()
+    store = ZkStore(zookeeper.new_session())
+    if znode is not None:
+        await store.set_feature_znode(LATEST, {})
+        zookeeper.set("/feature", znode)
+    features = FinalizedFeatures(lambda: store, ManualClock(0), 1, {"a": Levels(0, 2)})
+    if not unsupported:
+        await features.check()
+        return
+    with pytest.raises(ConfigError, match=f"finalized: {unsupported};"):
+        await features.check()
 
 
 @pytest.mark.parametrize("version", range(5))
