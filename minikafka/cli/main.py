@@ -83,6 +83,10 @@ VERBS = {
         "minikafka.cli.cluster.quotas",
         "show, set and remove limits of users, clients and addresses",
     ),
+    "features": (
+        "minikafka.cli.cluster.features",
+        "show features of the cluster, and put them in force or remove them",
+    ),
     "controller": ("minikafka.cli.cluster.controller", "show the state of the controller"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
     "migrate": (

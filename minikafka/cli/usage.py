@@ -19,6 +19,8 @@ ACTIONS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
     "groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
 }
+# Kafka's tools have these as words, after the options that they share; here options follow.
+LATER_ACTIONS = {"features": ("describe", "upgrade", "downgrade", "disable")}
 # Shown at the end of a verb's --help.
 KAFKA_FORMS = {
     "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
@@ -27,6 +29,8 @@ KAFKA_FORMS = {
     "groups": "The form of kafka-consumer-groups works as well: --list, --describe, --delete, "
     "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
     "delete-offsets.",
+    "features": "The form of kafka-features works as well: --bootstrap-server and --command-config "
+    "before the action.",
 }
 # The option that replaced --zookeeper in the Kafka tool that a verb corresponds to.
 ZOOKEEPER_OPTION = {
@@ -47,7 +51,15 @@ def translate(verb: str, words: Sequence[str]) -> list[str]:
             f"{ZOOKEEPER_OPTION[verb]}: name brokers instead, "
             "e.g. --bootstrap-server localhost:9092"
         )
+    if verb in LATER_ACTIONS:
+        return _action_first(LATER_ACTIONS[verb], words)
     return _with_action(verb, words) if verb in ACTIONS else list(words)
+
+
+def _action_first(actions: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Translate ``--bootstrap-server B describe`` to ``describe --bootstrap-server B``."""
+    at = next((number for number, word in enumerate(words) if word in actions), 0)
+    return [*words[at : at + 1], *words[:at], *words[at + 1 :]]
 
 
 def _with_action(verb: str, words: Sequence[str]) -> list[str]:

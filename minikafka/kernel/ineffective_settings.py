@@ -128,7 +128,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
-        _list("group.coordinator.rebalance.protocols", ("classic",), "Kinds of groups that are served.", one_of("consumer", "classic", "share", "unknown")),
         _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
         _bool("group.share.enable", False, "Serve share groups.", internal=True),
         _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),

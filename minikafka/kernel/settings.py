@@ -65,6 +65,13 @@ def _kafka_version(value: Any) -> str | None:
     return None if known else "is no version of Kafka"
 
 
+def _rebalance_protocols(value: Any) -> str | None:
+    known = one_of("consumer", "classic", "share", "unknown")(value)
+    if known is None and "classic" not in value:
+        return "Disabling the 'classic' protocol is not supported."
+    return known
+
+
 def _inter_broker_protocol(value: Any) -> str | None:
     try:
         InterBrokerProtocol.parse(value)
@@ -275,6 +282,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
     _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
+    _list("group.coordinator.rebalance.protocols", ("classic", "consumer"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),

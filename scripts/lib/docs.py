@@ -11,6 +11,7 @@ from minikafka.kernel.dynamic_settings import (
     RUN_TIME_SETTINGS,
     is_dynamic,
 )
+from minikafka.kernel.features import FEATURES
 from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
@@ -70,6 +71,25 @@ def broker_table() -> list[str]:
     return [line + more for line, more in zip(table(rows), heads, strict=True)]
 
 
+def feature_section() -> list[str]:
+    lines = [
+        "## Features",
+        "",
+        "A feature counts for the whole cluster, at a level that all brokers support; 0 is off.",
+        "The first controller of a new cluster puts the highest levels in force.",
+        "`minikafka features` shows and changes them.",
+        "",
+        "| feature | levels | from | switches on | needs |",
+        "|---|---|---|---|---|",
+    ]
+    for row in FEATURES:
+        needs = f"`{row.protocol}` in `group.coordinator.rebalance.protocols`"
+        levels = f"{row.levels.lowest} to {row.levels.highest}"
+        shown = "" if row.protocol is None else needs
+        lines.append(f"| `{row.name}` | {levels} | {row.kip} | {row.switches} | {shown} |")
+    return [*lines, ""]
+
+
 def reasons(keys: Mapping[str, str]) -> list[str]:
     rows = [f"| `{name}` | {why} |" for name, why in sorted(keys.items())]
     return ["| key | why |", "|---|---|", *rows]
@@ -82,10 +102,10 @@ def configuration() -> str:
         "# Configuration",
         "",
         "Drawn by `scripts/docs` from the tables of settings in `minikafka/kernel`. Keys, types",
-        "and defaults are Kafka 3.9's. A broker takes them from a `.properties` file, from",
+        "and defaults are Kafka 3.9's; `group.coordinator.rebalance.protocols` has the default of",
+        "Kafka 4. A broker takes them from a `.properties` file, from",
         "`KAFKA_*` variables of the environment (`KAFKA_LOG_DIRS` is `log.dirs`) and from",
-        "`--override key=value`; later ones win. A key that is none of",
-        "Kafka's is an error.",
+        "`--override key=value`; later ones win. A key that is none of Kafka's is an error.",
         "",
         "## Broker",
         "",
@@ -112,6 +132,7 @@ def configuration() -> str:
         "",
         *(f"- `{row.name}`: {row.doc}" for row in RUN_TIME_SETTINGS),
         "",
+        *feature_section(),
         "## Topic",
         "",
         "All of them may be altered at any time.",

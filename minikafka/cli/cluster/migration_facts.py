@@ -71,6 +71,7 @@ async def gather(
         unsettled,
         in_zookeeper,
         tuple(directories),
+        (await admin.describe_features()).finalized,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from minikafka.client.admin.broker_calls import call_broker, server_timeout_ms
 from minikafka.client.admin.configs import ConfigAdmin
+from minikafka.client.admin.features import FeatureAdmin
 from minikafka.client.admin.groups import GroupAdmin
 from minikafka.client.admin.replicas import PlacementAdmin, delete_records
 from minikafka.client.admin.security import AclAdmin, DelegationTokenAdmin, ScramCredentialAdmin
@@ -43,6 +44,7 @@ class Admin(
     Client,
     AclAdmin,
     ConfigAdmin,
+    FeatureAdmin,
     PlacementAdmin,
     GroupAdmin,
     TransactionAdmin,

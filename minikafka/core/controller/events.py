@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.features import FeatureUpdate
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse

@@ -1,37 +1,29 @@
-"""The controller's decision on updates of finalized features (KIP-584).
+"""The controller's decisions on finalized features (KIP-584): updates, and those of a new cluster.
 
-Brokers of a ZooKeeper cluster support no feature, and neither do ours. So the only update that
-succeeds deletes a feature that another release has finalized.
+A level may be finalized if the controller and all registered brokers support it. Any finalized
+feature may be deleted, also one that another release has finalized and that is unknown here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 
+from minikafka.kernel.features import FeatureUpdate, Levels, UpgradeType
 from minikafka.kernel.lazy_dataclass import dataclass
 
-
-class UpgradeType(IntEnum):
-    """Kafka's ``FeatureUpdate.UpgradeType``."""
-
-    UNKNOWN = 0
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
+_NOT_APPLIED = "Could not apply finalized feature update because "
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureUpdate:
-    """The requested level of a feature. A downgrade to a level below 1 is a deletion."""
+class FeatureSupport:
+    """The features that the controller supports, and those of each registered broker, by name."""
 
-    feature: str
-    level: int
-    upgrade_type: UpgradeType
+    controller: Mapping[str, Levels]
+    brokers: Sequence[Mapping[str, Levels]]
 
-    @property
-    def is_deletion(self) -> bool:
-        return self.level < 1 and self.upgrade_type is not UpgradeType.UPGRADE
+    def is_everywhere(self, feature: str, level: int) -> bool:
+        """Whether all registered brokers support a level."""
+        return all(feature in broker and broker[feature].include(level) for broker in self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +34,40 @@ class FeatureDecision:
     refusals: Mapping[str, str | None]
 
 
-def decide(finalized: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> FeatureDecision:
-    """Return the features after the valid ones of these updates."""
-    refusals = {update.feature: refusal(update, finalized) for update in updates}
-    deleted = {feature for feature, reason in refusals.items() if reason is None}
-    target = {name: level for name, level in finalized.items() if name not in deleted}
+def first_levels(support: FeatureSupport) -> dict[str, int]:
+    """Return the levels that the controller of a new cluster finalizes: the highest that it
+    supports, of features that all registered brokers support at that level.
+
+    Kafka does not look at the other brokers (``BrokerFeatures.defaultFinalizedFeatures``). Official
+    brokers of a ZooKeeper cluster support no feature, and end when they read one in
+    ``/feature``."""
+    return {
+        name: levels.highest
+        for name, levels in support.controller.items()
+        if levels.highest > 0 and support.is_everywhere(name, levels.highest)
+    }
+
+
+def decide(
+    finalized: Mapping[str, int], updates: Sequence[FeatureUpdate], support: FeatureSupport
+) -> FeatureDecision:
+    """Return the features after the valid ones of these updates. Each names another feature."""
+    refusals = {update.feature: refusal(update, finalized, support) for update in updates}
+    target = dict(finalized)
+    for update in updates:
+        if refusals[update.feature] is not None:
+            continue
+        if update.is_deletion:
+            target.pop(update.feature, None)
+        else:
+            target[update.feature] = update.level
     return FeatureDecision(target, refusals)
 
 
-def refusal(update: FeatureUpdate, finalized: Mapping[str, int]) -> str | None:
-    """Return why the update is invalid, or None. The checks and their order are Kafka's
+def refusal(
+    update: FeatureUpdate, finalized: Mapping[str, int], support: FeatureSupport
+) -> str | None:
+    """Return why the update is invalid, or None. The checks, their order and the words are Kafka's
     (``KafkaController.validateFeatureUpdate``)."""
     existing = finalized.get(update.feature)
     if not update.feature:
@@ -66,13 +82,13 @@ def refusal(update: FeatureUpdate, finalized: Mapping[str, int]) -> str | None:
             "downgradeType in the request."
         )
     if existing is not None:
-        reason = _refused_level(update, existing)
+        reason = _refused_step(update, existing)
         if reason is not None:
             return reason
-    return "Could not apply finalized feature update because the provided feature is not supported."
+    return _refused_level(update, support)
 
 
-def _refused_level(update: FeatureUpdate, existing: int) -> str | None:
+def _refused_step(update: FeatureUpdate, existing: int) -> str | None:
     safe = update.upgrade_type is UpgradeType.SAFE_DOWNGRADE
     if update.level == existing:
         direction = "downgrade" if safe else "upgrade"
@@ -92,4 +108,20 @@ def _refused_level(update: FeatureUpdate, existing: int) -> str | None:
             f"versionLevel:{update.level} can not be greater than existing "
             f"versionLevel:{existing}."
         )
+    return None
+
+
+def _refused_level(update: FeatureUpdate, support: FeatureSupport) -> str | None:
+    """Return why a level may not be finalized. As in Kafka, a level above the highest supported one
+    gets the same words as one below the lowest."""
+    levels = support.controller.get(update.feature)
+    if levels is None:
+        return f"{_NOT_APPLIED}the provided feature is not supported."
+    if not levels.include(update.level):
+        return (
+            f"{_NOT_APPLIED}the provided versionLevel:{update.level} is lower than the supported "
+            f"minVersion:{levels.lowest}."
+        )
+    if not support.is_everywhere(update.feature, update.level):
+        return f"{_NOT_APPLIED}brokers were found to have incompatible versions for the feature."
     return None

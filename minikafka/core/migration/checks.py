@@ -19,6 +19,7 @@ from minikafka.core.migration.facts import (
     BrokerFacts,
     ClusterFacts,
     Goal,
+    KafkaVersion,
     Kind,
     Way,
     parse_version,
@@ -32,6 +33,8 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.settings import ACL_AUTHORIZERS, BROKER_CONFIG
 
 SHOWN: Final = 5  # partitions, topics or files that one finding names
+REBALANCE_PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
+FIRST_WITH_CONSUMER_PROTOCOL: Final[KafkaVersion] = (3, 7)
 THROTTLED: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -56,6 +59,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "old-message-format": "message formats before 0.11, which minikafka does not read",
         "listeners": "listeners with TLS or SASL, whose stores and mechanisms are to be checked",
         "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs: credentials are needed",
+        "finalized-features": "cluster features that Kafka with ZooKeeper does not know",
         "authorizer": "an authorizer other than AclAuthorizer",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
@@ -404,6 +408,31 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
         yield MigrationFinding("setting-refused", f"{name}: {refused}")
 
 
+def _finalized(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[MigrationFinding]:
+    """Kafka with ZooKeeper supports no feature: a broker reads ``/feature`` before it registers,
+    and ends if a level is finalized. From 3.7 on it does not start with the consumer protocol."""
+    if goal.to is not Kind.KAFKA or step.action is Action.DONE:
+        return
+    if facts.finalized:
+        shown = ", ".join(f"{name}={level}" for name, level in sorted(facts.finalized.items()))
+        remove = " ".join(f"--feature {name}=0" for name in sorted(facts.finalized))
+        yield MigrationFinding(
+            "finalized-features",
+            f"{shown}: brokers of Kafka end beside them; run `minikafka features downgrade "
+            f"{remove}`",
+        )
+    if goal.way is not Way.IN_PLACE or goal.kafka_version < FIRST_WITH_CONSUMER_PROTOCOL:
+        return
+    for broker_id in facts.old(goal):
+        protocols = facts.brokers[broker_id].in_file.get(REBALANCE_PROTOCOLS) or ""
+        if "consumer" in protocols:
+            yield MigrationFinding(
+                "finalized-features",
+                f"broker {broker_id} has {REBALANCE_PROTOCOLS}={protocols}, with which Kafka does "
+                "not start on ZooKeeper: set it to classic",
+            )
+
+
 def _protocols(broker: BrokerFacts) -> Iterator[str]:
     """Return the security protocols of a broker's listeners, and of those between brokers."""
     mapped = dict(
@@ -446,5 +475,5 @@ def _some(names: Iterable[object]) -> str:
 
 _CHECKS: tuple[Callable[[ClusterFacts, Goal, Step], Iterator[MigrationFinding]], ...] = (
     *(_kraft, _silent, _health, _stopping, _reassignment, _protocol),
-    *(_message_format, _features, _moving, _disk_space, _directories),
+    *(_message_format, _features, _finalized, _moving, _disk_space, _directories),
 )

@@ -115,7 +115,8 @@ class ClusterFacts:
 
     ``unsettled`` are partitions that not all brokers show alike: a change is on its way to them.
     ``reassigning`` is None if the brokers cannot list reassignments (Kafka before 2.4) and
-    ZooKeeper was not read. ``zookeeper`` is None if it was not read.
+    ZooKeeper was not read. ``zookeeper`` is None if it was not read. ``finalized`` are the levels
+    of finalized features.
     """
 
     controller: int
@@ -126,6 +127,7 @@ class ClusterFacts:
     unsettled: frozenset[TopicPartition] = frozenset()
     zookeeper: ZookeeperFacts | None = None
     directories: tuple[DirectoryFacts, ...] = ()
+    finalized: Mapping[str, int] = field(default_factory=dict)
 
     def of_kind(self, kind: Kind) -> list[int]:
         return sorted(b for b, broker in self.brokers.items() if broker.kind is kind)

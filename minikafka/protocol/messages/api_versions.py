@@ -22,6 +22,7 @@ from minikafka.protocol.schema import (
 )
 
 FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_0 = 4  # as the lowest level of a supported feature
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

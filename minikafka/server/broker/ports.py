@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
@@ -29,6 +28,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.features import FeatureUpdate
 from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup as DescribedConsumerGroup,
 )

@@ -11,6 +11,7 @@ from minikafka.core.controller.alter_partition import (
     is_done,
 )
 from minikafka.core.controller.events import AllocateProducerIds, AlterPartition, UpdateFeatures
+from minikafka.core.controller.feature_updates import FeatureSupport
 from minikafka.core.controller.feature_updates import decide as decide_features
 from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -124,7 +125,8 @@ class BrokerRequests:
     async def on_update_features(self, request: UpdateFeatures) -> Mapping[str, KafkaError | None]:
         """Write the valid updates to ``/feature``. Return each feature's error, or None. Raises
         ``KafkaError``: INVALID_REQUEST before inter-broker protocol 2.7, FEATURE_UPDATE_FAILED."""
-        store, protocol = self._services.store, self._services.config.inter_broker_protocol
+        store, config = self._services.store, self._services.config
+        protocol = config.inter_broker_protocol
         if not protocol.has_features:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
         try:
@@ -133,7 +135,8 @@ class BrokerRequests:
             self._log.error("feature_updates_failed", error=str(error))
             raise KafkaError(ErrorCode.FEATURE_UPDATE_FAILED, str(error)) from error
         finalized, version = found if found is not None else ({}, -1)
-        decision = decide_features(finalized, request.updates)
+        support = FeatureSupport(config.supported_features, await store.broker_features())
+        decision = decide_features(finalized, request.updates, support)
         failed: KafkaError | None = None
         changed = decision.target != finalized and not request.validate_only
         if changed and not await store.set_finalized_features(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from minikafka.kernel.features import Levels
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
 
@@ -14,7 +15,7 @@ class ControllerConfig:
     """Kafka's keys in snake case, with the defaults of Kafka 3.9. ``internal_replication_factors``
     maps an internal topic to the replication factor that it gets when enough brokers are alive.
     ``control_plane_listener_name`` is the listener of other brokers to which the controller
-    connects, if they have it."""
+    connects, if they have it. ``supported_features`` are those of this broker."""
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"
@@ -28,3 +29,4 @@ class ControllerConfig:
     inter_broker_protocol: InterBrokerProtocol = LATEST
     zookeeper_session_timeout_ms: int = 18_000
     internal_replication_factors: Mapping[str, int] = field(default_factory=dict)
+    supported_features: Mapping[str, Levels] = field(default_factory=dict)

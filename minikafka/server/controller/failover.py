@@ -25,7 +25,9 @@ from __future__ import annotations
 
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.assignment import is_being_reassigned
+from minikafka.core.controller.feature_updates import FeatureSupport, first_levels
 from minikafka.core.controller.states import ReplicaState
+from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.server.controller.broker_changes import BrokerChanges
 from minikafka.server.controller.isr_removal import IsrRemovals
@@ -35,7 +37,6 @@ from minikafka.server.controller.services import ControllerServices
 from minikafka.server.controller.topic_changes import InternalTopics, TopicChanges
 from minikafka.server.controller.topic_deletion import TopicDeletions
 from minikafka.server.controller.znode_reads import read_brokers, read_topics
-from minikafka.server.zookeeper.store import MalformedZnode
 
 
 class Failover:
@@ -68,10 +69,7 @@ class Failover:
         """Take over as the controller, in the order that the module's docstring explains."""
         services, context = self._services, self._services.context
         services.watches.begin_term()
-        try:
-            await services.store.set_feature_znode(services.config.inter_broker_protocol)
-        except MalformedZnode as error:  # brokers here do not depend on it
-            self._log.error("feature_znode_malformed", error=str(error))
+        await self._set_up_features()
         await self._delete_stale_notifications()
         await self._initialize_context()
         self._log.info("topic_deletions_loading")
@@ -86,6 +84,16 @@ class Failover:
         await self._internal_topics.widen()
         if services.config.auto_leader_rebalance_enable:
             self._rebalance_timer.begin_term(context.epoch)
+
+    async def _set_up_features(self) -> None:
+        """Create ``/feature`` or adapt it. A new cluster finalizes features only with the newest
+        inter-broker protocol: an older one says that older brokers may come."""
+        store, config = self._services.store, self._services.config
+        first: dict[str, int] = {}
+        if config.inter_broker_protocol is LATEST and not await store.has_feature_znode():
+            support = FeatureSupport(config.supported_features, await store.broker_features())
+            first = first_levels(support)
+        await store.set_feature_znode(config.inter_broker_protocol, first)
 
     async def _delete_stale_notifications(self) -> None:
         self._log.info("stale_notifications_clearing")

@@ -28,7 +28,6 @@ from uuid import UUID
 from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import BrokerResponse, ControllerEvent
-from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -38,6 +37,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.features import FeatureUpdate
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Entropy, NoAuth, SessionExpired
 from minikafka.server.controller.broker_changes import BrokerChanges, ControlledShutdowns

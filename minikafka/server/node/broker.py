@@ -36,6 +36,7 @@ from minikafka.server.broker.admin.dynamic_config import (
     read_broker_configs,
 )
 from minikafka.server.broker.admin.quota_znodes import QuotaZnodes
+from minikafka.server.broker.apis.api_versions import FeatureState
 from minikafka.server.broker.apis.pipeline import Apis
 from minikafka.server.broker.apis.table import ApiTable
 from minikafka.server.broker.controlled_shutdown import ShutdownHandover
@@ -253,6 +254,8 @@ class BrokerNode:
         )
         self._world = replace(self._world, network=listening.network())
         self._make_parts(cluster_id, listening)
+        if views.inter_broker_protocol(self._config).has_features:
+            await self._features.check()
         self._zk.on_new_session(self._authorizer.on_new_session)
         self._zk.on_new_session(self._tokens.on_new_session)
         await self._authorizer.start(tasks)
@@ -339,6 +342,12 @@ class BrokerNode:
         world, listener = self._world, listening.current.inter_broker
         dynamic = self._dynamic
         self._controller = self._make_controller(listening)
+        self._features = FinalizedFeatures(
+            lambda: self._zk.store,
+            world.clock,
+            self.broker_id,
+            views.supported_features(self._config),
+        )
         self._authorizer = NodeAuthorizer(
             world, self._config, self.broker_id, lambda: self._zk.store
         )
@@ -355,6 +364,7 @@ class BrokerNode:
             self.metrics,
             self._tokens,
             listening.protocols,
+            self._features,
             self._authorizer.authorization,
         )
         self.feed.start(self.broker_id)
@@ -377,8 +387,7 @@ class BrokerNode:
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
-        features = FinalizedFeatures(lambda: self._zk.store, world.clock, self.broker_id)
-        self._features = features
+        features = self._features
         stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
             self.broker_id,
@@ -387,7 +396,7 @@ class BrokerNode:
             release=views.release(self._config),
             stalls=stalls.meter,
             metrics=self.metrics,
-            features=lambda: (features.epoch, features.levels),
+            features=lambda: FeatureState(features.supported, features.levels, features.epoch),
             quotas=client_quotas,
             seam=self._make_seam(),
         )
@@ -585,6 +594,7 @@ class BrokerNode:
             endpoints=self._listening.advertised,
             timestamp_ms=self._world.clock.wall_ms(),
             rack=self._config.optional("broker.rack"),
+            features=self._features.supported,
             version=views.inter_broker_protocol(self._config).broker_znode_version,
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minikafka.core.client_quota import RateConfig
 from minikafka.core.group.consumer.assignors import ASSIGNORS
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
@@ -12,6 +14,8 @@ from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, ConfigError, view_of
+from minikafka.kernel.features import Levels
+from minikafka.kernel.features import supported_features as supported_by
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import bound_names, connection_overrides, is_address
 from minikafka.kernel.ports import Network
@@ -55,6 +59,13 @@ def release(config: Config) -> Release:
 
 def inter_broker_protocol(config: Config) -> InterBrokerProtocol:
     return InterBrokerProtocol.parse(config.string("inter.broker.protocol.version"))
+
+
+def supported_features(config: Config) -> Mapping[str, Levels]:
+    """Return the features of this broker; none before inter-broker protocol 2.7 (KIP-584)."""
+    if not inter_broker_protocol(config).has_features:
+        return {}
+    return supported_by(config.values["group.coordinator.rebalance.protocols"])
 
 
 def zookeeper(config: Config, security: CoordinationSecurity = UNSECURED) -> ZkSessionConfig:
@@ -188,6 +199,7 @@ def controller(
         inter_broker_listener_name=listener,
         control_plane_listener_name=control_plane,
         inter_broker_protocol=inter_broker_protocol(config),
+        supported_features=supported_features(config),
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
             TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),

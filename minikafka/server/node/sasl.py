@@ -129,7 +129,7 @@ class BrokerSasl:
             keys.close()
 
     def listener(
-        self, name: str, api_versions: Callable[[], ApiVersionsResponse]
+        self, name: str, api_versions: Callable[[int], ApiVersionsResponse]
     ) -> ListenerSasl | None:
         """Return the SASL of a listener; None if it is no SASL listener."""
         mechanisms = self._mechanisms.get(name)

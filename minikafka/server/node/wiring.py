@@ -29,6 +29,7 @@ from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import InternalTopicSizes
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
 from minikafka.server.broker.node_to_controller import NodeToController
@@ -71,11 +72,13 @@ class BrokerParts:
         metrics: Metrics,
         tokens: DelegationTokens,
         protocols: Mapping[str, str],
+        features: FinalizedFeatures,
         authorization: Authorization | None = None,
     ) -> None:
         self._world = world
         self._tokens = tokens
         self._protocols = protocols
+        self._features = features
         self._authorization = authorization
         self._config = config = dynamic.current
         self._broker_epoch = broker_epoch
@@ -316,6 +319,7 @@ class BrokerParts:
             dynamic=self._dynamic,
             store=lambda: self._zk.store,
             cache=self.cache,
+            features=self._features,
             logs=self.logs,
             replicas=self.replicas,
             appends=self._append_order,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from minikafka.kernel.cluster import Broker
+from minikafka.kernel.features import Levels
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.ports import (
     BadVersion,
@@ -121,6 +122,17 @@ class ZkClusterStore:
         found = await self._requests.get(paths.broker_id(broker_id), watcher)
         return BrokerZnode.decode(broker_id, found[0]).broker(found[1].czxid) if found else None
 
+    async def broker_features(self) -> list[Mapping[str, Levels]]:
+        """Return the features that each registered broker supports; none if its znode is
+        malformed."""
+        ids = await self.broker_ids()
+        found = await self._requests.get_all([paths.broker_id(i) for i in ids])
+        return [
+            _supported_features(broker_id, node[0])
+            for broker_id, node in zip(ids, found, strict=True)
+            if node is not None
+        ]
+
     async def broker_stat(self, broker_id: int, watcher: Watcher | None = None) -> ZnodeStat | None:
         """Return the stat of a broker's znode. The watch also fires when the znode is created."""
         return await self._requests.exists(paths.broker_id(broker_id), watcher)
@@ -153,21 +165,27 @@ class ZkClusterStore:
                 raise_error(outcome.results)
                 return range(first, last + 1)
 
-    async def set_feature_znode(self, protocol: InterBrokerProtocol) -> None:
-        """Create ``/feature`` or adapt it to the inter-broker protocol (Kafka's
-        ``maybeSetupFeatureVersioning``). Features are enabled from 2.7 on; before, the znode is
-        disabled and empty. Finalized features of an enabled znode are kept. A malformed znode is
-        replaced. If another controller changes the znode at this moment, its state stays."""
+    async def has_feature_znode(self) -> bool:
+        return await self._requests.exists(paths.FEATURE) is not None
+
+    async def set_feature_znode(
+        self, protocol: InterBrokerProtocol, first: Mapping[str, int]
+    ) -> None:
+        """Create ``/feature`` with the ``first`` finalized features, or adapt it to the
+        inter-broker protocol (Kafka's ``maybeSetupFeatureVersioning``). Features are enabled from
+        2.7 on; before, the znode is disabled and empty. Finalized features of an enabled znode are
+        kept. A malformed or disabled znode is replaced by one without finalized features. If
+        another controller changes the znode at this moment, its state stays."""
         enabled, version = protocol.has_features, protocol.feature_znode_version
-        node = FeatureZnode(enabled, version=version)
+        node = FeatureZnode(enabled, dict(first) if enabled else {}, version)
         if await self._requests.create(CreateOp(node.path, node.encode())):
             return
         found = await self._requests.get(node.path)
         if found is None:
             return
         known = _feature_znode(found[0])
-        if known is not None and known.enabled and enabled:
-            node = FeatureZnode(enabled, known.features, version)
+        kept = known.features if known is not None and known.enabled and enabled else {}
+        node = FeatureZnode(enabled, kept, version)
         if node != known:
             update = SetOp(node.path, node.encode(), found[1].version)
             outcome = await self._requests.multi([update])
@@ -211,6 +229,13 @@ def _feature_znode(data: bytes) -> FeatureZnode | None:
         return FeatureZnode.decode(data)
     except MalformedZnode:
         return None
+
+
+def _supported_features(broker_id: int, data: bytes) -> Mapping[str, Levels]:
+    try:
+        return BrokerZnode.decode(broker_id, data).features
+    except MalformedZnode:
+        return {}
 
 
 def _stat(result: OpResult) -> ZnodeStat:

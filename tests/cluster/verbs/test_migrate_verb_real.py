@@ -32,10 +32,11 @@ def migrate(trio: RealCluster, action: str, *words: str) -> Any:
 
 
 def accept_others(trio: RealCluster, topic: str) -> tuple[str, ...]:
-    """Accept what topics of other tests with one replica cause; the trio is shared."""
+    """Accept what topics of other tests with one replica cause, and features: the trio is
+    shared."""
     found = json.loads(migrate(trio, "check", "--json").stdout)["findings"]
     assert all(topic not in finding["text"] for finding in found)
-    names = {finding["finding"] for finding in found} & {"under-min-isr"}
+    names = {finding["finding"] for finding in found} & {"under-min-isr", "finalized-features"}
     return tuple(word for name in sorted(names) for word in ("--accept", name))
 
 
@@ -70,7 +71,8 @@ def test_a_stopped_broker_is_started_once_its_directory_is_clean(
     for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, 1)):
         trio.end_broker(replaced[0], number)
         until(lambda: replaced[0] not in registered(trio), "the registration is gone")
-        done = migrate(trio, "check", "--log-dirs", directory, "--json")
+        accepted = ("--accept", "finalized-features")
+        done = migrate(trio, "check", "--log-dirs", directory, "--json", *accepted)
         shown = json.loads(done.stdout)
         assert shown["next"]["step"] == "start"
         assert shown["next"]["brokers"] == replaced[:1]

@@ -20,6 +20,7 @@ from minikafka.core.migration.facts import ClusterFacts, Goal, Kind, Way
 from minikafka.core.migration.steps import Action, Step, next_step
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.features import GROUP_VERSION, FeatureUpdate, UpgradeType
 from minikafka.kernel.ports import CreateOp
 from minikafka.testing.simulator.cluster import SimCluster, host_name
 
@@ -41,6 +42,12 @@ def play(scene: Callable[[SimCluster, Admin], Awaitable[None]], seed: int = 1) -
             await scene(cluster, admin)
 
     SimCluster(seed).run(run)
+
+
+def levels(cluster: SimCluster) -> set[int]:
+    """Return the levels of group.version that are in force at brokers."""
+    found = {node._features.level(GROUP_VERSION) for node in cluster.nodes().values()}
+    return found - {0}
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -162,6 +169,13 @@ def test_plan_and_check_print_the_steps(capsys: pytest.CaptureFixture[str]) -> N
         assert [row["step"] for row in shown["steps"]][:3] == ["replace"] * 3
 
         args = options("check", *words)
+        assert migrate.show_check(args, facts, goal) == 1
+        assert "finalized-features\tblocks\tgroup.version=1" in capsys.readouterr().out
+        downgrade = FeatureUpdate("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
+        assert await admin.update_features([downgrade]) == {"group.version": None}
+        await cluster.until("no feature is finalized", lambda: not levels(cluster))
+        facts = await facts_of(cluster, admin)
+        assert facts.finalized == {}
         assert migrate.show_check(args, facts, goal) == 0
         assert "\nsafe: Stop broker" in f"\n{capsys.readouterr().out}"
         assert migrate.show_check(options("check", *words, "--json"), facts, goal) == 0

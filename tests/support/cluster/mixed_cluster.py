@@ -36,6 +36,7 @@ QUICK = {
     "offsets.topic.replication.factor": 3,
     "leader.imbalance.check.interval.seconds": 3600,
     "controlled.shutdown.retry.backoff.ms": 500,
+    "group.coordinator.rebalance.protocols": "classic",  # Kafka 3.9 cannot join a cluster with more
 }
 
 

@@ -155,7 +155,9 @@ class ClusterOfControllers:
         await ZkStore(self.zookeeper.new_session()).create_persistent_paths()
 
     def broker_node(self, broker_id: int, port: int = 0, rack: str | None = None) -> BrokerZnode:
-        return BrokerZnode(broker_id, (Endpoint(f"host{broker_id}", port or 9092),), 1, rack)
+        features = self.config.get("supported_features", {})
+        endpoint = Endpoint(f"host{broker_id}", port or 9092)
+        return BrokerZnode(broker_id, (endpoint,), 1, rack, features=features)
 
     async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
         """Open a session and register the broker, without a controller."""

@@ -77,7 +77,7 @@ def login_config(max_reauth_ms: int = 0, **more: EnabledMechanism) -> ServerLogi
             "SCRAM-SHA-512": EnabledMechanism(scram_512, max_reauth_ms),
             **more,
         },
-        lambda: ApiVersionsResponse(api_keys=list(SERVED)),
+        lambda _: ApiVersionsResponse(api_keys=list(SERVED)),
     )
 
 

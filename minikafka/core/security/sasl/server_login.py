@@ -149,11 +149,12 @@ class EnabledMechanism:
 class ServerLoginConfig:
     """What the logins of a listener have in common.
 
-    ``api_versions()`` returns the response to ApiVersions, with a row for ApiVersions itself.
+    ``api_versions`` returns the response to ApiVersions in a version, with a row for ApiVersions
+    itself.
     """
 
     mechanisms: Mapping[str, EnabledMechanism]
-    api_versions: Callable[[], ApiVersionsResponse]
+    api_versions: Callable[[int], ApiVersionsResponse]
     max_receive_bytes: int = MAX_RECEIVE_BYTES
 
 
@@ -295,9 +296,9 @@ class ServerLogin:
     def _answer_api_versions(self, header: RequestHeader, frame: memoryview, position: int) -> Send:
         if self._state is not _State.VERSIONS_OR_HANDSHAKE:
             raise _UnexpectedRequest("ApiVersions was requested a second time during the login")
-        response = self._config.api_versions()
-        own = next(row for row in response.api_keys if row.api_key == ApiKey.API_VERSIONS)
         version = header.api_version
+        response = self._config.api_versions(version)
+        own = next(row for row in response.api_keys if row.api_key == ApiKey.API_VERSIONS)
         if not own.min_version <= version <= own.max_version:
             error = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
             return _response(header, error, version=0)

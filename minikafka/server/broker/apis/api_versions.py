@@ -1,29 +1,38 @@
-"""ApiVersions (key 18): the APIs that this broker serves, and the finalized features."""
+"""ApiVersions (key 18): the APIs that this broker serves, and supported and finalized features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.features import Levels
 from minikafka.protocol.messages.api_versions import (
+    FIRST_VERSION_WITH_LEVEL_0,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.listeners.server_connection import ServerConnection
 
 
-class ApiVersionsHandler:
-    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions.
-    ``features`` returns the epoch and the levels of the finalized features."""
+class FeatureState(NamedTuple):
+    """The features that this broker supports, and those that the cluster has finalized with their
+    epoch: the version of ``/feature``, or -1."""
 
-    def __init__(
-        self,
-        served: list[ApiVersion],
-        features: Callable[[], tuple[int, Mapping[str, int]]],
-    ) -> None:
+    supported: Mapping[str, Levels] = MappingProxyType({})
+    finalized: Mapping[str, int] = MappingProxyType({})
+    epoch: int = -1
+
+
+class ApiVersionsHandler:
+    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions."""
+
+    def __init__(self, served: list[ApiVersion], features: Callable[[], FeatureState]) -> None:
         self.served = served
         self._features = features
 
@@ -35,13 +44,23 @@ class ApiVersionsHandler:
             if isinstance(connection, ServerConnection):
                 name, version = request.client_software_name, request.client_software_version
                 connection.clients.identify(connection, context.client_id, name, version)
-            reply(self.response())
+            reply(self.response(context.version))
 
-    def response(self) -> ApiVersionsResponse:
-        epoch, levels = self._features()
-        finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
+    def response(self, version: int) -> ApiVersionsResponse:
+        """Return the response in a version. Clients of version 3 may fail on a feature whose lowest
+        level is 0, so that it is not listed for them (KAFKA-17492)."""
+        supported, finalized, epoch = self._features()
         return ApiVersionsResponse(
             api_keys=self.served,
+            supported_features=[
+                SupportedFeatureKey(name, *levels)
+                for name, levels in supported.items()
+                if levels.lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_0
+            ],
             finalized_features_epoch=epoch,
-            finalized_features=finalized,
+            finalized_features=[
+                FinalizedFeatureKey(name, level, level)
+                for name, level in finalized.items()
+                if level != 0
+            ],
         )

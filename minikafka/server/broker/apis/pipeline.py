@@ -48,7 +48,7 @@ from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.prepared import PreparedRequests, has_records
 from minikafka.protocol.schema import Message
 from minikafka.server.broker.apis.api import Api, Senders
-from minikafka.server.broker.apis.api_versions import ApiVersionsHandler
+from minikafka.server.broker.apis.api_versions import ApiVersionsHandler, FeatureState
 from minikafka.server.broker.apis.guards import OPEN
 from minikafka.server.broker.apis.request import (
     Handler,
@@ -336,12 +336,12 @@ class Apis:
         release: Release = Release.NEWEST,
         stalls: StallMeter | None = None,
         metrics: Metrics | None = None,
-        features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),
+        features: Callable[[], FeatureState] = FeatureState,
         quotas: ClientQuotas | None = None,
         seam: Seam | None = None,
     ) -> None:
         """Serve the APIs of ``table`` that ``release`` has, up to the newest versions of the
-        release. ``features`` returns the epoch and the levels of the finalized features."""
+        release. ``features`` returns the supported and the finalized features."""
         self._table = table
         self._services = services
         self._seam = seam
@@ -418,9 +418,9 @@ class Apis:
             changes_state=False,
         )
 
-    def api_versions(self) -> ApiVersionsResponse:
+    def api_versions(self, version: int) -> ApiVersionsResponse:
         """Return the response to ApiVersions, which is the same before and after a login."""
-        return self._api_versions.response()
+        return self._api_versions.response(version)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve requests from now on. ``tasks`` is the node's group: task handlers run in it, and a

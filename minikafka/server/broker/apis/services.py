@@ -22,6 +22,7 @@ from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
 from minikafka.server.broker.ports import Controller, GroupCoordination, TransactionCoordination
 from minikafka.server.broker.purgatories import Reaper
@@ -55,6 +56,7 @@ class Services:
     dynamic: DynamicBrokerConfig
     store: Callable[[], ZkStore]
     cache: MetadataCache
+    features: FinalizedFeatures
     logs: LogManager
     replicas: ReplicaManager
     appends: AppendOrder

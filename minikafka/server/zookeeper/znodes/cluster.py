@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import field
 from typing import ClassVar
 
 from minikafka.core.topic_names import MAX_PORT
 from minikafka.kernel.cluster import NO_EPOCH, Broker, Endpoint
+from minikafka.kernel.features import Levels
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.requests import MalformedZnode
@@ -18,6 +20,7 @@ from minikafka.server.zookeeper.znodes.json_form import (
     decimal,
     decode_json_object,
     encode_json,
+    properties_order,
 )
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -102,14 +105,17 @@ FIRST_WITH_FEATURES = 5
 @dataclass(frozen=True, slots=True)
 class BrokerZnode:
     """``/brokers/ids/<id>``, ephemeral: a live broker. Versions 1 to 5 are read, 4 (without
-    features) and 5 (inter-broker protocol 2.7 and later) are written: ``version``."""
+    features) and 5 (inter-broker protocol 2.7 and later) are written: ``version``.
+
+    ``features`` are those that the broker supports. Level 0, off, is written as 1: Kafka before 3.8
+    cannot read the znode of a broker with a lowest level of 0."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     timestamp_ms: int
     rack: str | None = None
     jmx_port: int = -1
-    features: dict[str, dict[str, int]] = field(default_factory=dict)
+    features: Mapping[str, Levels] = field(default_factory=dict)
     version: int = 5
 
     @property
@@ -120,9 +126,16 @@ class BrokerZnode:
         """``host`` and ``port`` are those of the first plaintext endpoint, for old readers."""
         plain = next((e for e in self.endpoints if e.security_protocol == "PLAINTEXT"), None)
         rack = {} if self.rack is None else {"rack": self.rack}
+        features = {
+            name: {
+                "min_version": max(1, self.features[name].lowest),
+                "max_version": self.features[name].highest,
+            }
+            for name in properties_order(self.features)
+        }
         return encode_json(
             {
-                **({"features": self.features} if self.version >= FIRST_WITH_FEATURES else {}),
+                **({"features": features} if self.version >= FIRST_WITH_FEATURES else {}),
                 "listener_security_protocol_map": {
                     e.listener: e.security_protocol for e in self.endpoints
                 },
@@ -156,7 +169,7 @@ class BrokerZnode:
             fields.integer_text("timestamp") if "timestamp" in fields else 0,
             fields.text("rack") if "rack" in fields else None,
             fields.integer("jmx_port", -1),
-            {name: _integer_map(features.object(name)) for name in features.names()},
+            {name: _levels(features.object(name)) for name in features.names()},
         )
 
     def broker(self, epoch: int = NO_EPOCH) -> Broker:
@@ -164,8 +177,8 @@ class BrokerZnode:
         return Broker(self.broker_id, self.endpoints, self.rack, epoch)
 
 
-def _integer_map(fields: Fields) -> dict[str, int]:
-    return {name: fields.integer(name) for name in fields.names()}
+def _levels(fields: Fields) -> Levels:
+    return Levels(fields.integer("min_version"), fields.integer("max_version"))
 
 
 def _connection_string(endpoint: Endpoint) -> str:

@@ -52,6 +52,24 @@ def test_groups_take_the_form_of_kafka_consumer_groups(given: str, taken: str) -
     assert translate("groups", given.split()) == taken.split()
 
 
+@pytest.mark.mission("OPS-1")
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("--bootstrap-server h:1 describe", "describe --bootstrap-server h:1"),
+        (
+            "--bootstrap-server h:1 --command-config F upgrade --feature a=1 --dry-run",
+            "upgrade --bootstrap-server h:1 --command-config F --feature a=1 --dry-run",
+        ),
+        ("describe --bootstrap-server h:1", "describe --bootstrap-server h:1"),
+        ("--bootstrap-server h:1", "--bootstrap-server h:1"),
+        ("", ""),
+    ],
+)
+def test_features_take_the_form_of_kafka_features(given: str, taken: str) -> None:
+    assert translate("features", given.split()) == taken.split()
+
+
 def test_groups_without_an_action_name_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["groups", *SERVER, "--group", "G"]) == main.USAGE
     assert capsys.readouterr().err == (

@@ -40,6 +40,7 @@ IN_FILE = {"broker.id": "1", "node.id": "1", "zookeeper.connect": "z:2181/k"}
 TO_OURS = Goal(Kind.MINIKAFKA, Way.IN_PLACE)
 TO_KAFKA = Goal(Kind.KAFKA, Way.IN_PLACE)
 ADDING = Goal(Kind.MINIKAFKA, Way.ADD)
+PROTOCOLS = "group.coordinator.rebalance.protocols"
 IBP = "inter.broker.protocol.version"
 
 
@@ -165,6 +166,17 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ),
     ("setting-refused", TO_OURS, lambda c: with_broker(c, 2, in_file={"confluent.balancer": None})),
     ("setting-refused", TO_OURS, lambda c: with_broker(c, 2, in_file={"num.partitions": "x"})),
+    ("finalized-features", TO_KAFKA, lambda c: replace(c, finalized={"group.version": 1})),
+    (
+        "finalized-features",
+        Goal(Kind.KAFKA, Way.ADD),
+        lambda c: replace(c, finalized={"group.version": 1}),
+    ),
+    (
+        "finalized-features",
+        TO_KAFKA,
+        lambda c: with_broker(c, 2, in_file={PROTOCOLS: "classic,consumer"}),
+    ),
     ("no-directory", TO_OURS, lambda c: stopped(c, exists=False)),
     ("unclean-shutdown", TO_OURS, lambda c: stopped(c, clean_shutdown=False)),
     ("old-message-format", TO_OURS, lambda c: stopped(c, old_formats=("t-0/0.log",))),
@@ -247,6 +259,24 @@ def test_findings_that_block(name: str, goal: Goal, change: Change) -> None:
 @pytest.mark.parametrize(("name", "goal", "change"), WARNING)
 def test_findings_that_warn(name: str, goal: Goal, change: Change) -> None:
     assert names_and_safety(change(cluster(goal.source)), goal) == ({name}, True)
+
+
+@pytest.mark.mission("MIX-34")
+def test_features_block_while_a_broker_of_kafka_shall_start() -> None:
+    facts = replace(cluster(Kind.MINIKAFKA), finalized={"b": 2, "a": 1})
+    (finding,) = findings(facts, TO_KAFKA, next_step(facts, TO_KAFKA))
+    assert finding.text == (
+        "a=1, b=2: brokers of Kafka end beside them; run `minikafka features downgrade "
+        "--feature a=0 --feature b=0`"
+    )
+    assert names_and_safety(facts, TO_OURS) == (set(), True)
+    for change in ({PROTOCOLS: "classic"}, {PROTOCOLS: None}):
+        harmless = with_broker(cluster(Kind.MINIKAFKA), 2, in_file=change)
+        assert names_and_safety(harmless, TO_KAFKA) == (set(), True)
+    listed = with_broker(cluster(Kind.MINIKAFKA), 2, in_file={PROTOCOLS: "classic,consumer"})
+    for other in (Goal(Kind.KAFKA, Way.ADD), Goal(Kind.KAFKA, Way.IN_PLACE, (3, 6))):
+        names, _ = names_and_safety(listed, other)
+        assert "finalized-features" not in names
 
 
 @pytest.mark.mission("MIX-34")

@@ -10,6 +10,7 @@ import pytest
 
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.features import Levels, UpgradeType
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
@@ -30,6 +31,7 @@ from minikafka.server.broker.apis.brokers.envelope import refuse_envelope
 from minikafka.server.broker.apis.cluster.update_features import UpdateFeaturesHandler
 from minikafka.server.broker.apis.request import RequestContext, UnreadableRequest
 from minikafka.server.zookeeper.store import ZkStore
+from minikafka.server.zookeeper.znodes import FeatureZnode
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
 from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
@@ -223,6 +225,42 @@ async def test_features_are_refused_one_by_one(new_cluster: NewCluster) -> None:
         assert await update(1, deletion) == (ErrorCode.FEATURE_UPDATE_FAILED, {})
         await controller.stop()
         assert await update(1, deletion) == (ErrorCode.NOT_CONTROLLER, {})
+
+
+@pytest.mark.mission("MIX-5")
+async def test_a_level_is_finalized_if_all_registered_brokers_support_it(
+    new_cluster: NewCluster,
+) -> None:
+    async with new_cluster(supported_features={"f": Levels(0, 2)}) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        handler = UpdateFeaturesHandler(controller)
+
+        async def update(level: int, upgrade_type: UpgradeType) -> str | None:
+            row = FeatureUpdateKey("f", level, upgrade_type=upgrade_type)
+            response = await handler(
+                context(ApiKey.UPDATE_FEATURES, 1), UpdateFeaturesRequest(feature_updates=[row])
+            )
+            (result,) = response.results
+            message: str | None = result.error_message
+            return message
+
+        def levels() -> dict[str, int]:
+            return FeatureZnode.decode(cluster.zookeeper.nodes["/feature"].data).features
+
+        assert levels() == {"f": 2}
+        assert await update(1, UpgradeType.SAFE_DOWNGRADE) is None
+        assert levels() == {"f": 1}
+        older = replace(cluster.broker_node(2), features={"f": Levels(0, 1)})
+        await cluster.nodes[2].store.update_broker(older)
+        refused = await update(2, UpgradeType.UPGRADE)
+        assert refused is not None
+        assert refused.endswith("brokers were found to have incompatible versions for the feature.")
+        assert levels() == {"f": 1}
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2))
+        assert await update(2, UpgradeType.UPGRADE) is None
+        assert levels() == {"f": 2}
+        assert await update(0, UpgradeType.SAFE_DOWNGRADE) is None
+        assert levels() == {}
 
 
 @pytest.mark.mission("MIX-5")

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from minikafka.kernel.cluster import Broker, Endpoint
+from minikafka.kernel.features import Levels
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.ports import (
     BadVersion,
@@ -139,9 +140,13 @@ async def test_producer_ids_are_given_out_in_blocks(
 
 
 async def test_the_feature_node(zookeeper: DirectZookeeper, store: ZkStore) -> None:
-    await store.set_feature_znode(LATEST)
-    await store.set_feature_znode(LATEST)
-    assert zookeeper.nodes["/feature"].data == b'{"features":{},"version":2,"status":1}'
+    assert not await store.has_feature_znode()
+    await store.set_feature_znode(LATEST, {"group.version": 1})
+    assert await store.has_feature_znode()
+    created = b'{"features":{"group.version":{"max_version_level":1}},"version":2,"status":1}'
+    assert zookeeper.nodes["/feature"].data == created
+    await store.set_feature_znode(LATEST, {"group.version": 2})
+    assert zookeeper.nodes["/feature"].data == created
 
 
 @pytest.mark.mission("MIX-14")
@@ -149,7 +154,7 @@ async def test_the_feature_node_follows_the_inter_broker_protocol(
     zookeeper: DirectZookeeper, store: ZkStore, session: DirectSession
 ) -> None:
     async def after(version: str) -> bytes:
-        await store.set_feature_znode(InterBrokerProtocol.parse(version))
+        await store.set_feature_znode(InterBrokerProtocol.parse(version), {"first": 1})
         return zookeeper.nodes["/feature"].data
 
     assert await after("2.6") == b'{"features":{},"version":1,"status":0}'
@@ -167,6 +172,18 @@ async def test_the_feature_node_follows_the_inter_broker_protocol(
     assert zookeeper.nodes["/feature"] is kept
     await session.set("/feature", b"?")
     assert await after("3.9") == b'{"features":{},"version":2,"status":1}'
+
+
+async def test_the_features_of_registered_brokers(
+    zookeeper: DirectZookeeper, store: ZkStore
+) -> None:
+    assert await store.broker_features() == []
+    endpoints = (Endpoint("h", 9092),)
+    await store.register_broker(BrokerZnode(1, endpoints, 5))
+    await store.register_broker(BrokerZnode(2, endpoints, 5, features={"f": Levels(1, 4)}))
+    await store.register_broker(BrokerZnode(3, endpoints, 5))
+    zookeeper.set("/brokers/ids/3", b"?")
+    assert await store.broker_features() == [{}, {"f": Levels(1, 4)}, {}]
 
 
 async def test_configuration(session: DirectSession) -> None:

@@ -46,7 +46,7 @@ DECODERS: dict[str, tuple[Decode, Any]] = {
             "timestamp": "5",
             "rack": "r",
             "jmx_port": 9999,
-            "features": {"f": {"min_version": 1}},
+            "features": {"f": {"min_version": 1, "max_version": 2}},
         },
     ),
     "old broker": (partial(BrokerZnode.decode, 1), {"version": 1, "host": "h", "port": 9092}),

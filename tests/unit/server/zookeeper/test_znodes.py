@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from minikafka.kernel.cluster import (
     parse_topic_id,
     topic_id_text,
 )
+from minikafka.kernel.features import Levels
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.znodes import (
     BrokerZnode,
@@ -89,6 +91,22 @@ def test_broker() -> None:
     assert (broker.id, broker.endpoints, broker.rack, broker.epoch) == (1, ENDPOINTS, "r1", 77)
 
 
+def test_the_features_of_a_broker() -> None:
+    """Written by ``BrokerIdZNode`` of Kafka 3.9.1, whose classes were given such features."""
+    features = {"a.version": Levels(2, 3), "group.version": Levels(0, 1)}
+    node = BrokerZnode(1, ENDPOINTS[:1], 1795996630837, features=features)
+    assert node.encode() == (
+        b'{"features":{"group.version":{"min_version":1,"max_version":1},'
+        b'"a.version":{"min_version":2,"max_version":3}},'
+        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+        b'"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"port":9092,"host":"h","version":5,'
+        b'"timestamp":"1795996630837"}'
+    )
+    read = BrokerZnode.decode(1, node.encode()).features
+    assert read == {"group.version": Levels(1, 1), "a.version": Levels(2, 3)}
+    assert b"features" not in replace(node, version=4).encode()
+
+
 def test_broker_without_a_plaintext_listener_or_with_ipv6() -> None:
     node = BrokerZnode(1, (Endpoint("::1", 9093, "SSL", "SSL"),), 1)
     values = json.loads(node.encode())
@@ -127,6 +145,10 @@ def test_brokers_of_older_versions_are_read(data: bytes) -> None:
         b'{"version":4,"endpoints":["h:9092"],"listener_security_protocol_map":{}}',
         b'{"version":4,"endpoints":["A://h:9092"],"listener_security_protocol_map":{"B":"SSL"}}',
         b'{"version":4,"endpoints":[7]}',
+        (
+            b'{"version":5,"timestamp":"5","features":{"f":{"min_version":1}},'
+            b'"endpoints":["A://h:9092"],"listener_security_protocol_map":{"A":"SSL"}}'
+        ),
     ],
 )
 def test_broken_brokers_are_refused(data: bytes) -> None:
@@ -144,6 +166,13 @@ def test_producer_id_block() -> None:
 
 def test_feature() -> None:
     assert FeatureZnode().encode() == b'{"features":{},"version":2,"status":1}'
+    assert FeatureZnode(True, {"group.version": 1}).encode() == (
+        b'{"features":{"group.version":{"max_version_level":1}},"version":2,"status":1}'
+    )
+    assert FeatureZnode(True, {"group.version": 1}, 1).encode() == (
+        b'{"features":{"group.version":{"max_version_level":1,"min_version_level":1}},'
+        b'"version":1,"status":1}'
+    )
     node = FeatureZnode(True, {"f": 3})
     assert FeatureZnode.decode(node.encode()) == node
     old = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minikafka.core.controller.feature_updates import FeatureUpdate, UpgradeType
 from minikafka.core.security.acls import AclOperation
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.features import FeatureUpdate, UpgradeType
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.update_features import (
     FeatureUpdateKey,

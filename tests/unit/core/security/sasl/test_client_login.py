@@ -71,7 +71,7 @@ BAD: list[tuple[Exchange, str]] = [
 def server(max_reauth_ms: int = 0, served: Sequence[ApiVersion] = SERVED) -> ServerLogin:
     config = login_config(max_reauth_ms, OAUTHBEARER=oauthbearer(max_reauth_ms))
     response = ApiVersionsResponse(api_keys=list(served))
-    return ServerLogin(replace(config, api_versions=lambda: response), SEED)
+    return ServerLogin(replace(config, api_versions=lambda _: response), SEED)
 
 
 def served(handshake: int | None, authenticate: int | None) -> list[ApiVersion]:

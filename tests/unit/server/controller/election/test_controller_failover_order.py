@@ -10,12 +10,15 @@ from structlog.testing import capture_logs
 
 from minikafka.core.controller.events import ControllerChange, Reelect
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.features import Levels
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.server.controller import state_machines as machines
 from minikafka.server.controller.isr_removal import PAUSE_MS
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.store import ZkStore
+from minikafka.server.zookeeper.znodes import FeatureZnode
 from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller.controller_trace import story
 from tests.support.controller.reassigning import assigned, catch_up, delete, move, wish
@@ -224,6 +227,42 @@ async def test_a_failover_makes_the_feature_node(new_cluster: NewCluster) -> Non
         cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
         assert json.loads(cluster.zookeeper.nodes[paths.FEATURE].data)["status"] == 1
+
+
+@pytest.mark.mission("CCB-3")
+@pytest.mark.parametrize(
+    ("of_2", "protocol", "features"),
+    [
+        ({"f": Levels(1, 2)}, LATEST, {"f": 2}),
+        ({"f": Levels(1, 1)}, LATEST, {}),
+        ({}, LATEST, {}),
+        ({"f": Levels(1, 2)}, InterBrokerProtocol.IBP_3_8_IV0, {}),
+        ({"f": Levels(1, 2)}, InterBrokerProtocol.IBP_2_6_IV0, {}),
+    ],
+)
+async def test_a_new_cluster_begins_with_what_its_brokers_support(
+    new_cluster: NewCluster,
+    of_2: dict[str, Levels],
+    protocol: InterBrokerProtocol,
+    features: dict[str, int],
+) -> None:
+    config = {"supported_features": {"f": Levels(0, 2)}, "inter_broker_protocol": protocol}
+    async with new_cluster(**QUIET, **config) as cluster:
+        await cluster.register(2)
+        await cluster.nodes[2].store.update_broker(replace(cluster.broker_node(2), features=of_2))
+        await cluster.start(1)
+        assert FeatureZnode.decode(cluster.zookeeper.nodes[paths.FEATURE].data).features == features
+
+
+@pytest.mark.mission("CCB-3")
+async def test_features_that_were_removed_stay_off(new_cluster: NewCluster) -> None:
+    async with new_cluster(**QUIET, supported_features={"f": Levels(0, 2)}) as cluster:
+        await cluster.start(1)
+        empty = FeatureZnode().encode()
+        cluster.zookeeper.set(paths.FEATURE, empty)
+        cluster.zookeeper.delete(paths.CONTROLLER)
+        await cluster.settle()
+        assert cluster.zookeeper.nodes[paths.FEATURE].data == empty
 
 
 @pytest.mark.mission("CCB-3")

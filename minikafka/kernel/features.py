@@ -1,0 +1,94 @@
+"""The cluster features that this release supports (KIP-584), one row each in ``FEATURES``.
+
+A feature switches protocols and record formats that all brokers of a cluster must know. Each broker
+lists the levels that it supports in its ``/brokers/ids/<id>``; the controller writes the levels
+that are in force, the finalized ones, to ``/feature``. Level 0 means that a feature is off: it is
+never written. Kafka's ``Feature`` and ``BrokerFeatures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from minikafka.kernel.lazy_dataclass import dataclass
+
+GROUP_VERSION: Final = "group.version"
+
+
+class Levels(NamedTuple):
+    """The levels of a feature that a broker supports, both inclusive."""
+
+    lowest: int
+    highest: int
+
+    def include(self, level: int) -> bool:
+        return self.lowest <= level <= self.highest
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature, its levels, the KIP that defines it, and what it switches on.
+
+    A broker supports it only if ``group.coordinator.rebalance.protocols`` lists ``protocol``; in
+    any case if that is None."""
+
+    name: str
+    levels: Levels
+    kip: str
+    switches: str
+    protocol: str | None = None
+
+
+FEATURES: Final = (
+    Feature(
+        GROUP_VERSION,
+        Levels(0, 1),
+        "KIP-848",
+        "consumer groups whose coordinator assigns the partitions",
+        "consumer",
+    ),
+)
+
+
+def supported_features(rebalance_protocols: Collection[str]) -> Mapping[str, Levels]:
+    """Return the features that a broker with these rebalance protocols supports, by name."""
+    return {
+        feature.name: feature.levels
+        for feature in FEATURES
+        if feature.protocol is None or feature.protocol in rebalance_protocols
+    }
+
+
+def unsupported_levels(
+    finalized: Mapping[str, int], supported: Mapping[str, Levels]
+) -> Mapping[str, int]:
+    """Return the finalized levels that a broker with these features does not support."""
+    return {
+        name: level
+        for name, level in finalized.items()
+        if name not in supported or not supported[name].include(level)
+    }
+
+
+class UpgradeType(IntEnum):
+    """Kafka's ``FeatureUpdate.UpgradeType``."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The requested level of a feature. A downgrade to a level below 1 is a deletion."""
+
+    feature: str
+    level: int
+    upgrade_type: UpgradeType
+
+    @property
+    def is_deletion(self) -> bool:
+        return self.level < 1 and self.upgrade_type is not UpgradeType.UPGRADE
