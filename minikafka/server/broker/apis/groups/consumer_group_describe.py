@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.features import GROUP_VERSION
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -14,19 +15,26 @@ from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
 from minikafka.server.broker.apis.guards import Serve, around
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
 
 class ConsumerGroupDescribeHandler:
-    """Serves ConsumerGroupDescribe (an ``ImmediateHandler``)."""
+    """Serves ConsumerGroupDescribe (an ``ImmediateHandler``), once group.version is in force."""
 
-    def __init__(self, groups: GroupCoordination) -> None:
+    def __init__(self, groups: GroupCoordination, features: FinalizedFeatures) -> None:
         self._groups = groups
+        self._features = features
 
     def __call__(
         self, context: RequestContext, request: ConsumerGroupDescribeRequest, reply: Reply
     ) -> None:
+        if not self._features.level(GROUP_VERSION):
+            refusal = ErrorCode.UNSUPPORTED_VERSION
+            refused = [DescribedGroup(refusal, group_id=name) for name in request.group_ids]
+            reply(ConsumerGroupDescribeResponse(groups=refused))
+            return
         groups = [self._groups.describe_consumer_group(name) for name in request.group_ids]
         if request.include_authorized_operations:
             for group in groups:
@@ -93,7 +101,7 @@ def _topics_of(group: DescribedGroup) -> set[str]:
 
 CONSUMER_GROUP_DESCRIBE = Api(
     key=ApiKey.CONSUMER_GROUP_DESCRIBE,
-    handler=lambda broker: ConsumerGroupDescribeHandler(broker.groups),
+    handler=lambda broker: ConsumerGroupDescribeHandler(broker.groups, broker.features),
     task=False,
     authorization=around(_filter_description),
     quota=Quota.REQUESTS,

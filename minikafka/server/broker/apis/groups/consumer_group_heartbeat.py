@@ -9,6 +9,7 @@ from minikafka.core.group.consumer.member import read_rows
 from minikafka.core.security.acls import WILDCARD, AclOperation, AclResourceType
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.features import GROUP_VERSION
 from minikafka.kernel.ports import Entropy
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_heartbeat import (
@@ -19,6 +20,7 @@ from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.guards import Admitted, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
@@ -26,15 +28,21 @@ FIRST_VERSION_WITH_OWN_ID = 1  # before, the coordinator makes the id of a new m
 
 
 class ConsumerGroupHeartbeatHandler:
-    """Serves ConsumerGroupHeartbeat (an ``ImmediateHandler``)."""
+    """Serves ConsumerGroupHeartbeat (an ``ImmediateHandler``), once group.version is in force."""
 
-    def __init__(self, groups: GroupCoordination, entropy: Entropy) -> None:
+    def __init__(
+        self, groups: GroupCoordination, entropy: Entropy, features: FinalizedFeatures
+    ) -> None:
         self._groups = groups
         self._entropy = entropy
+        self._features = features
 
     def __call__(
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
     ) -> None:
+        if not self._features.level(GROUP_VERSION):
+            reply(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            return
         member_id, owned, topics = (
             request.member_id,
             request.topic_partitions,
@@ -84,7 +92,9 @@ async def _admit(
 
 CONSUMER_GROUP_HEARTBEAT = Api(
     key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    handler=lambda broker: ConsumerGroupHeartbeatHandler(broker.groups, broker.world.entropy),
+    handler=lambda broker: ConsumerGroupHeartbeatHandler(
+        broker.groups, broker.world.entropy, broker.features
+    ),
     task=False,
     authorization=before(_admit),
     quota=Quota.REQUESTS,
