@@ -22,8 +22,25 @@ def of_topics(partitions: Partitions, topics: frozenset[UUID]) -> Partitions:
     return {topic: some for topic, some in partitions.items() if topic in topics}
 
 
+def intersection(left: Partitions, right: Partitions) -> Partitions:
+    """Return the partitions in both; ``left`` itself if all of it is in ``right``."""
+    both = {topic: some & right[topic] for topic, some in left.items() if topic in right}
+    return left if both == left else {topic: some for topic, some in both.items() if some}
+
+
+def difference(left: Partitions, right: Partitions) -> Partitions:
+    """Return the partitions of ``left`` that are not in ``right``."""
+    rest = {topic: some - right.get(topic, frozenset()) for topic, some in left.items()}
+    return {topic: some for topic, some in rest.items() if some}
+
+
 def union(left: Partitions, right: Partitions) -> Partitions:
     """Return the partitions in either; ``left`` itself if ``right`` is empty."""
     if not right:
         return left
     return left | {topic: left.get(topic, frozenset()) | some for topic, some in right.items()}
+
+
+def overlap(left: Partitions, right: Partitions) -> bool:
+    """Return whether a partition is in both."""
+    return any(not some.isdisjoint(right.get(topic, ())) for topic, some in left.items())
