@@ -18,6 +18,7 @@ ALLOWED = {
     "DescribedGroup": "protocol/messages",
     "EpochEndOffset": "protocol/messages",
     "LeaderIdAndEpoch": "protocol/messages",
+    "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern.MemberState",
     "NodeEndpoint": "protocol/messages",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",

@@ -137,7 +137,7 @@ def _unassigned(
             held[topic].append(some)
     return [
         (topic, partition)
-        for topic in held
+        for topic in sorted(held, key=attrgetter("int"))
         for partition in sorted(frozenset(range(counts[topic])).difference(*held[topic]))
     ]
 
@@ -254,7 +254,7 @@ class _MixedAssignment:
         that topic, counting those of all topics. Only the limit of 16 rounds over all topics can
         prevent that. Kafka may choose others among members of equal size.
         """
-        topics = [topic for topic in self._topics_in_order() if len(self._subscribers[topic]) > 1]
+        topics = self._topics_in_order()
         for _ in range(_MAX_ROUNDS):
             if not sum(map(self._balance_topic, topics)):
                 return
