@@ -244,7 +244,7 @@ class ConsumerGroups:
         group.resolution = Resolution(image, now_ms)
         if group.is_dead:
             return result
-        changes, in_use = Changes(group), group.regexes_in_use()
+        changes, in_use = Changes(group), set(group.regexes_in_use)
         for regex in sorted(in_use & found.keys()):
             known, topics = group.regexes.get(regex), sorted(found[regex])
             if known is None or known.topics != topics:
@@ -282,7 +282,7 @@ class ConsumerGroups:
 def _wants_resolution(group: ConsumerGroup, image: MetadataImage, now_ms: int) -> bool:
     """Whether to look up the topics of a group's regular expressions: one is new, or topics may
     have changed and the last time is ``RESOLVE_AGAIN_MS`` ago."""
-    in_use = group.regexes_in_use()
+    in_use = group.regexes_in_use
     if group.is_resolving or not in_use:
         return False
     last = group.resolution

@@ -172,7 +172,7 @@ class GroupCoordinator:
     async def _resolve_regexes(self, context: GroupContext, group: ConsumerGroup) -> None:
         """Look up the topics of a group's regular expressions, in slices: there may be many."""
         image = self._image()
-        patterns = compiled(group.regexes_in_use())
+        patterns = compiled(group.regexes_in_use)
         found: dict[str, list[str]] = {regex: [] for regex in patterns}
         async for topic in Slices().over(image.topics):
             for regex, pattern in patterns.items():

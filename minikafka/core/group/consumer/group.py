@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, KeysView
 from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -100,6 +101,7 @@ class ConsumerGroup:
         self.resolution: Resolution | None = None
         self.is_resolving = False
         self._holders: dict[UUID, dict[int, str]] = {}
+        self._regex_users: Counter[str] = Counter()
 
     # -- what it is
 
@@ -143,8 +145,9 @@ class ConsumerGroup:
         holders = self._holders.get(topic_id)
         return holders is None or partition not in holders
 
-    def regexes_in_use(self) -> set[str]:
-        return {member.regex for member in self.members.values() if member.regex}
+    @property
+    def regexes_in_use(self) -> KeysView[str]:
+        return self._regex_users.keys()
 
     def topics_of(self, metadata: MemberMetadata) -> frozenset[str]:
         """Return the names of the topics to which a member subscribes, existing or not."""
@@ -246,6 +249,8 @@ class ConsumerGroup:
 
     def _set_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
+        self._count_regex(before, -1)
+        self._count_regex(metadata, 1)
         instance = None if before is None else before.instance_id
         if instance is not None and self.static_members.get(instance) == member_id:
             del self.static_members[instance]
@@ -255,6 +260,12 @@ class ConsumerGroup:
         self.members[member_id] = metadata
         if metadata.instance_id is not None:
             self.static_members[metadata.instance_id] = member_id
+
+    def _count_regex(self, member: MemberMetadata | None, amount: int) -> None:
+        if member is not None and member.regex:
+            self._regex_users[member.regex] += amount
+            if not self._regex_users[member.regex]:
+                del self._regex_users[member.regex]
 
     def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.current.pop(member_id, None)

@@ -71,6 +71,12 @@ class HeartbeatFacts:
     owned: Partitions | None = None
 
     @property
+    def describes_itself(self) -> bool:
+        """Whether the request has more than the member's epoch and partitions."""
+        said = (self.rack_id, self.topics, self.regex, self.server_assignor)
+        return self.rebalance_timeout_ms != -1 or any(each is not None for each in said)
+
+    @property
     def is_full(self) -> bool:
         """Whether the member says all: it joins, or its last response was lost."""
         if self.member_epoch == JOINS:
@@ -258,6 +264,9 @@ def _subscribe(changes: Changes, facts: HeartbeatFacts) -> bool:
     """Store what the member says of itself. Return whether its subscription has changed."""
     group, member_id = changes.group, facts.member_id
     known = group.members.get(member_id, MemberMetadata())
+    client = (known.client_id, known.client_host)
+    if not facts.describes_itself and client == (facts.client_id, facts.client_host):
+        return False
     new = MemberMetadata(
         instance_id=known.instance_id if facts.instance_id is None else facts.instance_id,
         rack_id=known.rack_id if facts.rack_id is None else facts.rack_id,
@@ -374,7 +383,7 @@ def fence_member(changes: Changes, member_id: str, image: MetadataImage) -> None
     """Remove a member. The group epoch rises, so that the next heartbeat assigns anew."""
     remove_member(changes, member_id)
     group = changes.group
-    for regex in sorted(group.regexes.keys() - group.regexes_in_use()):
+    for regex in sorted(group.regexes.keys() - group.regexes_in_use):
         changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
     update_epoch(changes, image, raised=True)
 
