@@ -19,6 +19,7 @@ ALLOWED = {
     "EpochEndOffset": "protocol/messages",
     "LeaderIdAndEpoch": "protocol/messages",
     "NodeEndpoint": "protocol/messages",
+    "PartitionMetadata": "protocol/messages, core.metadata_image",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",
     "TransactionState": "protocol/messages, kafka.coordinator.transaction.TransactionState",
