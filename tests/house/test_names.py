@@ -20,6 +20,7 @@ ALLOWED = {
     "LeaderIdAndEpoch": "protocol/messages",
     "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern.MemberState",
     "NodeEndpoint": "protocol/messages",
+    "PartitionMetadata": "protocol/messages, core.metadata_image",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",
     "TransactionState": "protocol/messages, kafka.coordinator.transaction.TransactionState",

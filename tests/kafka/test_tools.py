@@ -407,13 +407,14 @@ def _apis(text: str) -> list[str]:
     newest = {int(key): key.max_version_3_9 for key in ApiKey}
     lines = []
     for line in text.splitlines():
-        found = re.fullmatch(r"\s*(\w+\((\d+)\): \d+ to )(\d+)( .*)", line)
+        found = re.fullmatch(r"\s*(\w+\((\d+)\): 0)(?: to (\d+))?( .*)", line)
         if found is None or int(found[2]) not in newest:
             lines.append(line.strip())
             continue
         of_3_9 = newest[int(found[2])]
         if of_3_9 is not None:
-            lines.append(f"{found[1]}{min(int(found[3]), of_3_9)}{found[4]}")
+            last = min(int(found[3] or 0), of_3_9)
+            lines.append(f"{found[1]} to {last}{found[4]}")
     return sorted(lines)
 
 
