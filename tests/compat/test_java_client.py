@@ -1,4 +1,4 @@
-"""The client of Kafka 3.9.1, by its tools: it produces, copies in transactions, and consumes."""
+"""The Java client by its tools: it produces, copies in transactions, and consumes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, java_command
 from tests.support.clients.places import Cluster
 from tests.support.cluster.kafka_tools import CLASSES, LIMIT_S, QUIET, TOOL_JVM
+from tests.support.cluster.kraft_broker import KAFKA_4
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka]
 
 COUNT = 60
 
 
-def run(tool: str, *arguments: str) -> list[str]:
+def run(tool: str, *arguments: str, version: str = NEWEST) -> list[str]:
     """Run a tool, which must succeed, and return the lines that it prints."""
     try:
-        command = java_command(NEWEST, CLASSES[tool], *arguments, jvm=(*TOOL_JVM, QUIET))
+        command = java_command(version, CLASSES[tool], *arguments, jvm=(*TOOL_JVM, QUIET))
     except NoApacheKafka as why:
         pytest.skip(str(why))
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
@@ -49,3 +50,22 @@ def test_records_of_a_group_are_copied_in_transactions(cluster: Cluster, topic: 
         *("--isolation-level", "read_committed", "--max-messages", str(COUNT)),
     )
     assert copied == sent
+
+
+@pytest.mark.mission("G848-9")
+def test_a_consumer_of_kafka_4_reads_in_a_consumer_group(cluster: Cluster, topic: str) -> None:
+    at, group = ("--bootstrap-server", cluster.bootstrap), f"g-{topic}"
+    run(
+        *("verifiable-producer", *at, "--topic", topic, "--max-messages", str(COUNT)),
+        *("--acks", "-1"),
+    )
+    read = run(
+        *("console-consumer", *at, "--topic", topic, "--group", group, "--from-beginning"),
+        *("--command-property", "group.protocol=consumer", "--max-messages", str(COUNT)),
+        version=KAFKA_4,
+    )
+    assert sorted(map(int, read)) == list(range(COUNT))
+    listed = run(
+        *("consumer-groups", *at, "--describe", "--group", group, "--state"), version=KAFKA_4
+    )
+    assert any(group in line and "Empty" in line for line in listed)

@@ -22,6 +22,7 @@ from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = pytest.mark.compat
 LIBRARIES = ["confluent", "kafka-python", "aiokafka"]
+EPOCHS = "confluent-epochs"  # the protocol of KIP-848
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def clients(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Clients]:
         yield clients
 
 
-@pytest.mark.mission("HB-6", "CFG-4", "IN-98")
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.mission("HB-6", "CFG-4", "IN-98", "G848-9")
+@pytest.mark.parametrize("library", [*LIBRARIES, EPOCHS])
 def test_join_leave_die_and_resume(
     library: str, cluster: Cluster, topic: str, clients: Clients
 ) -> None:

@@ -10,7 +10,8 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -44,7 +45,8 @@ class Assignment:
             emit(assigned=now)
 
 
-def confluent(options: dict[str, Any]) -> None:
+def confluent(options: dict[str, Any], *, has_epochs: bool = False) -> None:
+    """With ``has_epochs`` its group has the protocol of KIP-848."""
     from confluent_kafka import Consumer, KafkaError, KafkaException
 
     stopping, assignment = Stopping(), Assignment()
@@ -53,11 +55,16 @@ def confluent(options: dict[str, Any]) -> None:
         "group.id": options["group"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": options.get("session_ms", SESSION_MS),
-        "heartbeat.interval.ms": 500,
-        "partition.assignment.strategy": options.get("strategy", "range"),
         "topic.metadata.refresh.interval.ms": 2_000,
     }
+    if has_epochs:
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {
+            "session.timeout.ms": options.get("session_ms", SESSION_MS),
+            "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": options.get("strategy", "range"),
+        }
     if "instance" in options:
         settings["group.instance.id"] = options["instance"]
     consumer = Consumer(settings)
@@ -157,4 +164,9 @@ if __name__ == "__main__":
     if library == "aiokafka":
         asyncio.run(aiokafka(given))
     else:
-        {"confluent": confluent, "kafka-python": kafka_python}[library](given)
+        libraries: dict[str, Callable[[dict[str, Any]], None]] = {
+            "confluent": confluent,
+            "confluent-epochs": partial(confluent, has_epochs=True),
+            "kafka-python": kafka_python,
+        }
+        libraries[library](given)
