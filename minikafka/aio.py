@@ -22,6 +22,7 @@ from minikafka.client import (
     RecordDeserializationError,
     RecordMetadata,
     RecordsMetadata,
+    SubscriptionPattern,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -51,6 +52,7 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ConsumerRecord,
         ConsumerRecords,
         RebalanceListener,
+        SubscriptionPattern,
     )
     from minikafka.client.consumer.truncation import LogTruncationError
     from minikafka.client.producer.producer import (
@@ -54,6 +55,7 @@ else:
                 "ConsumerRecord",
                 "ConsumerRecords",
                 "RebalanceListener",
+                "SubscriptionPattern",
             ),
             "minikafka.client.consumer.truncation": ("LogTruncationError",),
             "minikafka.client.producer.producer": (
@@ -105,4 +107,5 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsMetadata",
+    "SubscriptionPattern",
 ]

@@ -3,8 +3,9 @@
 ``minikafka.client`` exports ``Consumer``; start reading at ``consumer.py``.
 
 ``poll`` takes from ``core/client/consumer/positions``, which holds fetched chunks whole and opens
-them batch by batch; ``fetcher`` is one chunk ahead. In a group ``poll`` first lets ``group_member``
-take a step: everything that changes partitions or calls the application happens there. JoinGroup
-and SyncGroup go on in a task between polls, and heartbeats in another, each on a separate
-connection, since a broker serves one request of a connection at a time.
+them batch by batch; ``fetcher`` is one chunk ahead. In a group ``poll`` first lets its
+``group_member`` take a step: everything that changes partitions or calls the application happens
+there. There is one for each group protocol, ``classic_member`` and ``consumer_member``. Requests of
+the membership go on in tasks between polls, on a separate connection, since a broker serves one
+request of a connection at a time.
 """

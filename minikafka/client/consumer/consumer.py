@@ -13,7 +13,11 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.fetcher import Fetcher, FetcherConfig
 from minikafka.client.consumer.group_consumer import CommitFailedError, GroupConsumer
-from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
+from minikafka.client.consumer.subscription import (
+    RebalanceListener,
+    SubscriptionPattern,
+    TopicSubscription,
+)
 from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
@@ -45,6 +49,7 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerRecords",
     "RebalanceListener",
+    "SubscriptionPattern",
 ]
 
 MANY_BYTES: Final = 8 * 1024 * 1024
@@ -128,15 +133,18 @@ class Consumer(Client):
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Share these topics, or all whose names match ``pattern``, with the group. Replaces an
-        earlier subscription. Raises RuntimeError without a group, or after ``assign``."""
+        earlier subscription. Raises RuntimeError without a group, or after ``assign``; ValueError
+        for a SubscriptionPattern with the classic protocol."""
         if self._group is None:
             raise RuntimeError("a subscription needs a group_id")
         if self._group.subscription is None and self._positions.assigned:
             raise RuntimeError("partitions are assigned by hand; assign([]) first")
+        if isinstance(pattern, SubscriptionPattern) and not self._config.is_consumer_protocol:
+            raise ValueError("a SubscriptionPattern needs group_protocol='consumer'")
         excluding = self._config.exclude_internal_topics
         self._group.subscribe(TopicSubscription.to(topics, pattern, excluding), listener)
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
+from minikafka.client.consumer.classic_member import ClassicMember
 from minikafka.client.consumer.config import ConsumerConfig
-from minikafka.client.consumer.group_member import GroupMember
+from minikafka.client.consumer.consumer_member import ConsumerMember
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.session import ClusterSession
+from minikafka.core.client.consumer.consumer_membership import (
+    ConsumerMembership,
+    ConsumerMembershipConfig,
+)
 from minikafka.core.client.consumer.fetched import ReadPosition
 from minikafka.core.client.consumer.group_calls import (
     STABLE_OFFSETS_VERSION,
     offset_commit,
     offset_fetch,
 )
-from minikafka.core.client.consumer.membership import (
-    GroupRebalanceConfig,
-    Membership,
-    MemberState,
-    Next,
-)
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig, Membership, Next
 from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import TopicPartition, topic_id_text
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.protocol.api_keys import ApiKey
@@ -38,6 +39,15 @@ class CommitFailedError(KafkaError):
     """
 
 
+class StaleMemberEpochError(KafkaError):
+    """A commit of a member of the consumer protocol carried an older epoch than the member has at
+    the coordinator. The next heartbeat brings that one; then the commit may succeed."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
+
+
 class GroupOffsetClient:
     """Commits and fetches offsets through the coordinator of one group.
 
@@ -46,7 +56,10 @@ class GroupOffsetClient:
     """
 
     def __init__(
-        self, session: ClusterSession, member: GroupMember, is_member: Callable[[], bool]
+        self,
+        session: ClusterSession,
+        member: ClassicMember | ConsumerMember,
+        is_member: Callable[[], bool],
     ) -> None:
         self.commits = 0
         self._session = session
@@ -61,9 +74,9 @@ class GroupOffsetClient:
         Raises CommitFailedError when the group has rebalanced, KafkaError for other errors.
         """
         if offsets:
-            committer = self._committer()
+            begun = self._committer().generation
             await self._session.retrying(
-                lambda: self._commit(offsets, committer, deadline_ms), deadline_ms
+                lambda: self._commit(offsets, begun, deadline_ms), deadline_ms
             )
             self.commits += 1
 
@@ -76,12 +89,12 @@ class GroupOffsetClient:
         partitions that are missing in the metadata are left out.
         """
         remaining = dict(offsets)
-        committer = self._committer()
+        begun = self._committer().generation
 
         async def attempt() -> None:
             try:
                 if remaining:
-                    await self._commit(remaining, committer, deadline_ms)
+                    await self._commit(remaining, begun, deadline_ms)
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     view = self._session.metadata.view
@@ -100,21 +113,19 @@ class GroupOffsetClient:
         It is for automatic commits: a retry could arrive after a newer commit.
         """
         if offsets:
-            await self._commit(offsets, self._committer(), deadline_ms)
+            await self._commit(offsets, self._committer().generation, deadline_ms)
             self.commits += 1
 
     def _committer(self) -> GroupMetadata:
-        """Return the member and generation for a commit; all its attempts use them.
+        """Return the member and generation for a commit.
 
-        Raises CommitFailedError if the member has lost its generation. Kafka's
-        ``ConsumerCoordinator`` takes the current generation for each attempt, but does not join
-        in between. Here a join may end between two attempts, and with it the ownership.
+        Raises CommitFailedError if the member has lost its generation.
         """
         membership = self._member.membership
         group = membership.config
         if not self._is_member():
             return GroupMetadata(group.group_id)
-        if membership.generation == NO_GENERATION or membership.state is MemberState.UNJOINED:
+        if not membership.may_commit:
             raise CommitFailedError(
                 ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is no member of its group now"
             )
@@ -123,15 +134,18 @@ class GroupOffsetClient:
         )
 
     async def _commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        committer: GroupMetadata,
-        deadline_ms: int,
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], begun: int, deadline_ms: int
     ) -> None:
-        """Commit with one attempt. Raises CommitFailedError or KafkaError."""
-        if self._committer() != committer:
-            raise CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "the group has rebalanced")
+        """Commit with one attempt. Raises CommitFailedError or KafkaError.
+
+        ``begun`` is the generation in which the first attempt was made. Kafka's
+        ``ConsumerCoordinator`` takes the current generation for each attempt, but does not join
+        in between. Here a classic member may join between two attempts, and lose its partitions.
+        """
+        committer = self._committer()
         membership = self._member.membership
+        if self._is_member() and not membership.continues(begun):
+            raise CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "the group has rebalanced")
         errors = await self._member.call(
             offset_commit(committer, offsets), self._session.remaining_ms(deadline_ms)
         )
@@ -142,6 +156,8 @@ class GroupOffsetClient:
                 raise error
             if membership.on_commit(error.code, committer.generation) is Next.JOIN_AGAIN:
                 raise CommitFailedError(error.code, f"{tp}: the group has rebalanced")
+            if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                raise StaleMemberEpochError(error.code, str(tp))
             raise error
 
     async def committed(
@@ -178,13 +194,19 @@ class GroupConsumer:
         self,
         session: ClusterSession,
         positions: Positions,
-        group: GroupRebalanceConfig,
+        group: GroupRebalanceConfig | ConsumerMembershipConfig,
         config: ConsumerConfig,
         reset_timestamp: int | None,
         on_news: Callable[[], None],
     ) -> None:
         self.subscription: TopicSubscription | None = None
-        self.member = GroupMember(session, Membership(group), self, on_news)
+        self.member: ClassicMember | ConsumerMember
+        if isinstance(group, GroupRebalanceConfig):
+            self.member = ClassicMember(session, Membership(group), self, on_news)
+        else:
+            member_id = topic_id_text(UUID(bytes=session.world.entropy.random_bytes(16), version=4))
+            membership = ConsumerMembership(group, member_id)
+            self.member = ConsumerMember(session, membership, self, on_news)
         self.offsets = GroupOffsetClient(
             session, self.member, lambda: self.subscription is not None
         )
@@ -226,13 +248,13 @@ class GroupConsumer:
     def subscribe(
         self, subscription: TopicSubscription, listener: RebalanceListener | None
     ) -> None:
-        if subscription.pattern is None:
+        if subscription.names:
             self._session.metadata.add_topics(subscription.names)
         else:
             self._session.metadata.follow_all()
         self.subscription = subscription
         self._listener = listener or RebalanceListener()
-        self.member.membership.want_rejoin("the subscription has changed")
+        self.member.subscription_changed()
         self._on_news()
 
     async def unsubscribe(self) -> None:
@@ -342,6 +364,9 @@ class GroupConsumer:
         if self.subscription is None:
             return frozenset()
         return self.subscription.topics(self._session.metadata.view)
+
+    def regex(self) -> str:
+        return "" if self.subscription is None else self.subscription.regex
 
     def knows_topics(self) -> bool:
         if self.subscription is None:

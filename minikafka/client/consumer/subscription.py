@@ -30,16 +30,35 @@ class RebalanceListener:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression of RE2 that the group coordinator resolves, so that the consumer need
+    not know all topics. It needs ``group_protocol="consumer"``. Kafka: ``SubscriptionPattern``."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ValueError("the pattern is empty")
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSubscription:
-    """Topics by name, or all whose whole name matches a pattern."""
+    """Topics by name, or all whose whole name matches a pattern.
+
+    The client resolves ``pattern``; the coordinator resolves ``regex``, which is "" without one.
+    """
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     exclude_internal: bool = True
+    regex: str = ""
 
     @classmethod
     def to(
-        cls, topics: Iterable[str], pattern: str | re.Pattern[str] | None, exclude_internal: bool
+        cls,
+        topics: Iterable[str],
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None,
+        exclude_internal: bool,
     ) -> TopicSubscription:
         """Raises ValueError unless exactly one of both is given, TypeError for one bare name."""
         if isinstance(topics, str):
@@ -47,11 +66,13 @@ class TopicSubscription:
         names = frozenset(topics)
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
+        if isinstance(pattern, SubscriptionPattern):
+            return cls(regex=pattern.pattern)
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
         return cls(names, compiled, exclude_internal)
 
     def topics(self, view: ClusterView) -> frozenset[str]:
-        """Return the subscribed topics that exist now, or the names."""
+        """Return the topics that match the pattern now, or the names; none for a ``regex``."""
         if self.pattern is None:
             return self.names
         return frozenset(

@@ -231,15 +231,16 @@ def test_unsubscribing_and_misuse() -> None:
     simulated(scenario)
 
 
-def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind(protocol: str) -> None:
     """Before, during and after its join; the other members continue."""
 
     async def scenario(cluster: SimCluster) -> None:
-        other = Reader(cluster).start()
+        other = Reader(cluster, group_protocol=protocol).start()
         await until_shared(cluster, other)
         for delay_ms in (0, 1, 3, 20, 120, 700, 1_500, 4_000):
             before = client_tasks()
-            reader = Reader(cluster)
+            reader = Reader(cluster, group_protocol=protocol)
 
             async def read(reader: Reader = reader) -> None:
                 async with reader.consumer:

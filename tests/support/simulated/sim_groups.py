@@ -6,7 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, RebalanceListener
+from minikafka.client import (
+    Admin,
+    Consumer,
+    ConsumerConfig,
+    Producer,
+    RebalanceListener,
+    SubscriptionPattern,
+)
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.simulator.cluster import SimCluster
@@ -53,7 +60,7 @@ class Reader:
         self._task: asyncio.Task[None] | None = None
         self._cluster = cluster
 
-    def start(self, *topics: str, pattern: str | None = None) -> Reader:
+    def start(self, *topics: str, pattern: str | SubscriptionPattern | None = None) -> Reader:
         names = topics or (() if pattern else (TOPIC,))
         self.consumer.subscribe(names, pattern=pattern, listener=self.rebalances)
         self._task = self._cluster.spawn_client(self._read(), "reader")

@@ -10,6 +10,8 @@ import pytest
 
 from minikafka import aio, testing
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY
+from minikafka.core.client.consumer.consumer_membership import ConsumerMembershipConfig
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig
 
 
 def test_the_plugin_imports_nothing_of_the_rest() -> None:
@@ -75,12 +77,36 @@ def test_keys_find_their_configuration() -> None:
 @pytest.mark.mission("CFG-4", "HB-1")
 def test_group_timeouts_are_checked() -> None:
     group = aio.Consumer(group_id="g")._config.group()
-    assert group is not None
+    assert isinstance(group, GroupRebalanceConfig)
     assert (group.session_timeout_ms, group.heartbeat_interval_ms) == (45_000, 3_000)
     old = aio.Consumer(group_id="g", session_timeout_ms=10_000)._config.group()
-    assert old is not None
+    assert isinstance(old, GroupRebalanceConfig)
     assert old.session_timeout_ms == 10_000  # the default before Kafka 3.0
     with pytest.raises(ValueError, match=r"heartbeat\.interval\.ms"):
         aio.Consumer(group_id="g", heartbeat_interval_ms=50_000)
     with pytest.raises(ValueError, match=r"group\.id"):
         aio.Consumer(group_id="")
+
+
+def test_keys_of_the_other_group_protocol_are_refused() -> None:
+    """As by Kafka's ``ConsumerConfig``."""
+    new = aio.Consumer(group_id="g", group_protocol="consumer", group_remote_assignor="range")
+    expected = ConsumerMembershipConfig("g", group_remote_assignor="range")
+    assert new._config.group() == expected
+    others: dict[str, Any] = {
+        "session_timeout_ms": 10_000,
+        "heartbeat_interval_ms": 1_000,
+        "partition_assignment_strategy": ("range",),
+    }
+    for key, value in others.items():
+        with pytest.raises(ValueError, match=rf"{key.replace('_', '.')} cannot be set"):
+            aio.Consumer(group_id="g", group_protocol="consumer", **{key: value})
+    with pytest.raises(ValueError, match=r"group\.remote\.assignor cannot be set"):
+        aio.Consumer(group_id="g", group_remote_assignor="range")
+    with pytest.raises(ValueError, match=r"group\.protocol must be"):
+        aio.Consumer(group_id="g", group_protocol="share")
+    classic = aio.Consumer(group_id="g")
+    with pytest.raises(ValueError, match="group_protocol"):
+        classic.subscribe(pattern=aio.SubscriptionPattern("a.*"))
+    with pytest.raises(ValueError, match="empty"):
+        aio.SubscriptionPattern("")

@@ -225,6 +225,18 @@ class Membership:
         joining."""
         return self.state in (MemberState.SYNCING, MemberState.STABLE)
 
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return self.config.heartbeat_interval_ms
+
+    @property
+    def may_commit(self) -> bool:
+        return self.generation != NO_GENERATION and self.state is not MemberState.UNJOINED
+
+    def continues(self, generation: int) -> bool:
+        """Whether a commit that began in ``generation`` may go on."""
+        return self.may_commit and self.generation == generation
+
     def heartbeat_request(self) -> HeartbeatRequest:
         config = self.config
         return HeartbeatRequest(
