@@ -269,6 +269,7 @@ async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
         channel.close()
 
 
+@pytest.mark.mission("G848-1")
 def test_answers_and_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
     answers, records = asyncio.run(converse(theirs))
     our_answers, our_records = asyncio.run(converse(ours))

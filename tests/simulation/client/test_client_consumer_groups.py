@@ -327,6 +327,7 @@ class Claims(RebalanceListener):
         await self.on_partitions_revoked(partitions)
 
 
+@pytest.mark.mission("G848-2")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_coordinator_is_killed_while_members_come_and_go(seed: int) -> None:
     """No partition has two owners, no member loses any, and every record is read."""

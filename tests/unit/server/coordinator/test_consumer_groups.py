@@ -63,6 +63,7 @@ def group_of(lab: GroupLab) -> ConsumerGroup:
     return group
 
 
+@pytest.mark.mission("G848-3")
 def test_a_silent_member_is_removed_when_its_session_ends(lab: GroupLab) -> None:
     join(lab, "m1")
     join(lab, "m2")
@@ -76,6 +77,7 @@ def test_a_silent_member_is_removed_when_its_session_ends(lab: GroupLab) -> None
     assert group_of(lab).epoch == 3
 
 
+@pytest.mark.mission("G848-3")
 def test_a_heartbeat_starts_no_timer(lab: GroupLab) -> None:
     join(lab)
     before = lab.heartbeats.purgatory.watched
@@ -86,6 +88,7 @@ def test_a_heartbeat_starts_no_timer(lab: GroupLab) -> None:
     assert lab.heartbeats.purgatory.watched == before - 1
 
 
+@pytest.mark.mission("G848-4")
 def test_a_member_that_does_not_revoke_is_removed(lab: GroupLab) -> None:
     join(lab, "m1")
     join(lab, "m2")
@@ -99,6 +102,7 @@ def test_a_member_that_does_not_revoke_is_removed(lab: GroupLab) -> None:
     assert assigned(alone) == {"a": [0, 1, 2, 3]}
 
 
+@pytest.mark.mission("G848-4")
 def test_a_member_that_revokes_stays(lab: GroupLab) -> None:
     join(lab, "m1")
     join(lab, "m2")
@@ -114,6 +118,7 @@ def test_a_member_that_revokes_stays(lab: GroupLab) -> None:
     assert group_of(lab).state is ConsumerGroupState.STABLE
 
 
+@pytest.mark.mission("G848-5")
 def test_a_static_member_that_has_left_is_awaited_for_its_session(lab: GroupLab) -> None:
     join(lab, "m1", instance_id="i")
     beat(lab, "m1", LEAVES_FOR_NOW, instance_id="i")
@@ -125,6 +130,7 @@ def test_a_static_member_that_has_left_is_awaited_for_its_session(lab: GroupLab)
     assert group_of(lab).is_empty
 
 
+@pytest.mark.mission("G848-7")
 def test_responses_wait_until_the_records_are_replicated(lab: GroupLab) -> None:
     lab.log.held = True
     first = lab.consumer_beat(
@@ -136,6 +142,7 @@ def test_responses_wait_until_the_records_are_replicated(lab: GroupLab) -> None:
     assert [first[0].member_epoch, second[0].member_epoch] == [1, 1]
 
 
+@pytest.mark.mission("G848-7")
 def test_a_refused_append_changes_nothing(lab: GroupLab) -> None:
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     refused = join(lab)
@@ -145,6 +152,7 @@ def test_a_refused_append_changes_nothing(lab: GroupLab) -> None:
     assert join(lab).member_epoch == 1
 
 
+@pytest.mark.mission("G848-7")
 def test_a_member_whose_removal_is_refused_is_removed_later(lab: GroupLab) -> None:
     join(lab)
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -173,6 +181,7 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat(lab: GroupLab) -> Non
 # -- regular expressions
 
 
+@pytest.mark.mission("G848-6")
 def test_a_regular_expression_is_looked_up_and_assigned(lab: GroupLab) -> None:
     lab.make_topics(a=1, b=1)
     assert assigned(join(lab, regex="[ab]")) == {}
@@ -180,6 +189,7 @@ def test_a_regular_expression_is_looked_up_and_assigned(lab: GroupLab) -> None:
     assert assigned(beat(lab, "m1", 1)) == {"a": [0], "b": [0]}
 
 
+@pytest.mark.mission("G848-6")
 def test_a_regular_expression_is_looked_up_again_some_time_after_topics_change(
     lab: GroupLab,
 ) -> None:
@@ -207,6 +217,7 @@ def test_an_expression_to_which_nobody_subscribes_is_forgotten(lab: GroupLab) ->
     assert set(group_of(lab).regexes) == {"a"}
 
 
+@pytest.mark.mission("G848-6")
 @pytest.mark.parametrize("regex", ["a(", "(?=a)", r"\1"])
 def test_what_re2_does_not_have_is_refused(lab: GroupLab, regex: str) -> None:
     refused = join(lab, regex=regex)
@@ -217,6 +228,7 @@ def test_what_re2_does_not_have_is_refused(lab: GroupLab, regex: str) -> None:
 # -- offsets, and classic groups
 
 
+@pytest.mark.mission("G848-8")
 def test_members_commit_in_their_epoch(lab: GroupLab) -> None:
     join(lab)
     assert set(lab.commit({("a", 0): 7}, "m1", 1).values()) == {ErrorCode.NONE}
@@ -246,6 +258,7 @@ def test_an_empty_group_is_deleted_with_its_last_offset(lab: GroupLab) -> None:
     assert lab.find_consumer_group() is None
 
 
+@pytest.mark.mission("G848-10")
 def test_a_consumer_group_takes_the_place_of_an_empty_classic_one(lab: GroupLab) -> None:
     generation, _ = lab.stable("c")
     lab.commit({("a", 0): 7}, "c", generation)
@@ -259,6 +272,7 @@ def test_a_consumer_group_takes_the_place_of_an_empty_classic_one(lab: GroupLab)
         lab.elect()
 
 
+@pytest.mark.mission("G848-10")
 def test_a_classic_group_takes_the_place_of_an_empty_consumer_group(lab: GroupLab) -> None:
     join(lab)
     lab.commit({("a", 0): 7}, "m1", 1)

@@ -236,6 +236,7 @@ def records_of(group: object) -> list[Any]:
     return sorted((str(key), str(group.value_of(key))) for key in found)
 
 
+@pytest.mark.mission("G848-2")
 @pytest.mark.parametrize("seed", range(60))
 def test_no_two_members_have_one_partition(seed: int) -> None:
     scene = Scene(seed)

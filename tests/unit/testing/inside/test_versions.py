@@ -11,6 +11,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.channel import Channel
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.testing.inside.cluster import InsideCluster
 
 TIMEOUT_S = 20
@@ -94,3 +95,25 @@ def test_clients_find_the_versions_of_3_9(two: InsideCluster) -> None:
 def test_an_unknown_version_is_an_error(two: InsideCluster) -> None:
     with pytest.raises(ValueError, match="is not a valid Release"):
         two.as_version("1.1")
+
+
+@pytest.mark.mission("G848-12")
+def test_consumer_groups_need_their_feature() -> None:
+    async def join(cluster: InsideCluster) -> int:
+        world, config = cluster.client()
+        host, _, port = config.bootstrap_servers.partition(":")
+        channel = await Channel.open(world.network, world.clock, host, int(port), "test")
+        request = ConsumerGroupHeartbeatRequest(
+            "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=[], topic_partitions=[]
+        )
+        try:
+            error: int = (await channel.request(request, 1, 10_000)).error_code
+        finally:
+            channel.close()
+        return error
+
+    only_classic = {"group.coordinator.rebalance.protocols": "classic"}
+    with InsideCluster(1, only_classic) as cluster:
+        assert cluster.call(join(cluster)) == ErrorCode.UNSUPPORTED_VERSION
+    with InsideCluster(1) as cluster:
+        assert cluster.call(join(cluster)) != ErrorCode.UNSUPPORTED_VERSION

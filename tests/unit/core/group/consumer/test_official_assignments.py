@@ -342,6 +342,7 @@ def partitions(by_number: Mapping[int, list[int]]) -> Partitions:
     return {topic(number): frozenset(some) for number, some in by_number.items()}
 
 
+@pytest.mark.mission("G848-11")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_target_is_that_of_official_kafka(case: Case) -> None:
     members = {
