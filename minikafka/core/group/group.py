@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
@@ -229,8 +229,9 @@ class Group:
         """Whether every member has a parked JoinGroup and no pending member is expected."""
         return len(self.members) == self.awaiting_join and not self.pending_members
 
-    def may_be_subscribed_to(self, topic: str) -> bool:
-        return self.subscribed is None or topic in self.subscribed
+    def subscribed_among(self, topics: Set[str]) -> Set[str]:
+        """Return those of ``topics`` to which a member may be subscribed."""
+        return topics if self.subscribed is None else topics & self.subscribed
 
     # -- members
 

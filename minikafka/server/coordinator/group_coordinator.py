@@ -250,10 +250,12 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, Group) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        topics = {topic_partition.topic for topic_partition in topic_partitions}
+        subscribed = set() if group.is_empty else group.subscribed_among(topics)
         kept = {
             topic_partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             for topic_partition in topic_partitions
-            if not group.is_empty and group.may_be_subscribed_to(topic_partition.topic)
+            if topic_partition.topic in subscribed
         }
         deleted = [tp for tp in topic_partitions if tp not in kept]
 

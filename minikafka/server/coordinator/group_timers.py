@@ -314,7 +314,7 @@ class GroupTimers:
 
     def _session_expired(self, context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
         left_ms = group.deadlines.get(member_id, 0) - self._clock.monotonic_ms()
-        if left_ms > 0:
+        if left_ms > 0 and member_id in group.members:
             self._watch_session(context, group, member_id, left_ms)
         else:
             group.deadlines.pop(member_id, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, KeysView
+from collections.abc import Collection, Set
 from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -101,7 +101,8 @@ class ConsumerGroup:
         self.resolution: Resolution | None = None
         self.is_resolving = False
         self._holders: dict[UUID, dict[int, str]] = {}
-        self._regex_users: Counter[str] = Counter()
+        # How many members have each subscription: topics, and a regular expression or "".
+        self._subscriptions: Counter[tuple[tuple[str, ...], str]] = Counter()
 
     # -- what it is
 
@@ -146,22 +147,20 @@ class ConsumerGroup:
         return holders is None or partition not in holders
 
     @property
-    def regexes_in_use(self) -> KeysView[str]:
-        return self._regex_users.keys()
+    def regexes_in_use(self) -> set[str]:
+        return {regex for _, regex in self._subscriptions if regex}
 
-    def topics_of(self, metadata: MemberMetadata) -> frozenset[str]:
-        """Return the names of the topics to which a member subscribes, existing or not."""
-        matched = self.regexes.get(metadata.regex)
-        return frozenset(
-            metadata.topics if matched is None else (*metadata.topics, *matched.topics)
-        )
+    def topics_of(self, topics: tuple[str, ...], regex: str) -> frozenset[str]:
+        """Return the names of the topics of a subscription, existing or not."""
+        matched = self.regexes.get(regex)
+        return frozenset(topics if matched is None else (*topics, *matched.topics))
 
     def subscribed_topics(self) -> frozenset[str]:
-        subscriptions = {(m.topics, m.regex): m for m in self.members.values()}
-        return frozenset().union(*(self.topics_of(m) for m in subscriptions.values()))
+        return frozenset().union(*(self.topics_of(*each) for each in self._subscriptions))
 
-    def may_be_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscribed_topics()
+    def subscribed_among(self, topics: Set[str]) -> Set[str]:
+        """Return those of ``topics`` to which a member subscribes."""
+        return topics & self.subscribed_topics()
 
     def expired_offsets(self, now_ms: int, retention_ms: int) -> Collection[TopicPartition]:
         """Return the partitions to whose topics no member subscribes, and whose offsets were
@@ -249,8 +248,8 @@ class ConsumerGroup:
 
     def _set_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
-        self._count_regex(before, -1)
-        self._count_regex(metadata, 1)
+        self._count_subscription(before, -1)
+        self._count_subscription(metadata, 1)
         instance = None if before is None else before.instance_id
         if instance is not None and self.static_members.get(instance) == member_id:
             del self.static_members[instance]
@@ -261,11 +260,12 @@ class ConsumerGroup:
         if metadata.instance_id is not None:
             self.static_members[metadata.instance_id] = member_id
 
-    def _count_regex(self, member: MemberMetadata | None, amount: int) -> None:
-        if member is not None and member.regex:
-            self._regex_users[member.regex] += amount
-            if not self._regex_users[member.regex]:
-                del self._regex_users[member.regex]
+    def _count_subscription(self, member: MemberMetadata | None, amount: int) -> None:
+        if member is not None:
+            subscription = (member.topics, member.regex)
+            self._subscriptions[subscription] += amount
+            if not self._subscriptions[subscription]:
+                del self._subscriptions[subscription]
 
     def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.current.pop(member_id, None)

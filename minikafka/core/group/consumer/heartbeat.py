@@ -351,7 +351,9 @@ def _assignor_input(
         subscription = (member.topics, member.regex)
         topic_ids = ids.get(subscription)
         if topic_ids is None:
-            existing = [topic for topic in group.topics_of(member) if topic in image.topic_ids]
+            existing = [
+                topic for topic in group.topics_of(*subscription) if topic in image.topic_ids
+            ]
             counts.update((image.topic_ids[t], len(image.topics[t])) for t in existing)
             topic_ids = ids[subscription] = frozenset(image.topic_ids[t] for t in existing)
         target = group.targets.get(member_id, {})

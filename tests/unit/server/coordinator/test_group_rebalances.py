@@ -302,5 +302,5 @@ def test_a_group_of_offsets_alone_has_no_protocol(lab: GroupLab) -> None:
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Empty", "", "")
     group = lab.group
     assert (group.protocol_name, group.subscribed, group.last_eviction) == (None, None, None)
-    assert group.may_be_subscribed_to("t"), "the subscriptions are unknown"
+    assert group.subscribed_among({"t"}), "the subscriptions are unknown"
     assert not lab.group.offsets.is_unstable(TopicPartition("t", 0))
