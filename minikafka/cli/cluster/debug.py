@@ -150,11 +150,13 @@ def task_tables(shown: Any) -> list[Table]:
 
 
 def group_tables(shown: Any) -> list[Table]:
+    """The generation of a consumer group (KIP-848) is its epoch."""
     columns = ("group", "state", "generation", "protocol", "members", "offsets", "last_eviction")
     rows = [
         (
-            *(row["group"], row["state"], row["generation"], row["protocol"]),
-            *(row["num_members"], row["offsets"], eviction_text(row["last_eviction"])),
+            *(row["group"], row["state"], row.get("generation", row.get("epoch"))),
+            *(row.get("protocol"), row["num_members"], row["offsets"]),
+            eviction_text(row.get("last_eviction")),
         )
         for row in shown["groups"]
     ]

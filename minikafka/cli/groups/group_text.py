@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 
 from minikafka.cli.output import MISSING, kafka_table
 from minikafka.client import OffsetAndMetadata
-from minikafka.core.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.groups import (
+    ConsumerGroupEpochs,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+)
 from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.config import ConfigError
 
@@ -22,6 +27,8 @@ WARNINGS = {
     "Empty": "Consumer group '{}' has no active members.",
     "PreparingRebalance": "Warning: Consumer group '{}' is rebalancing.",
     "CompletingRebalance": "Warning: Consumer group '{}' is rebalancing.",
+    "Assigning": "Warning: Consumer group '{}' is rebalancing.",
+    "Reconciling": "Warning: Consumer group '{}' is rebalancing.",
 }
 
 
@@ -92,47 +99,84 @@ def offsets_table(group_id: str, rows: Iterable[LagRow]) -> str:
 
 
 def members_table(group: GroupDescription, verbose: bool) -> str:
+    """Format the members of a group. ``verbose`` adds their assignments.
+
+    Consumer groups have Kafka 4's columns for that. It has them for classic groups too, without
+    values; those keep the one column of Kafka 3.
+    """
     static = any(member.group_instance_id for member in group.members)
     columns = [("GROUP", NARROWEST), ("CONSUMER-ID", NARROWEST)]
     columns += [("GROUP-INSTANCE-ID", 17)] if static else []
     columns += [("HOST", NARROWEST), ("CLIENT-ID", NARROWEST), ("#PARTITIONS", 15)]
-    columns += [("ASSIGNMENT", 0)] if verbose else []
+    mixed = any(m.consumer and m.consumer.is_upgraded is False for m in group.members)
+    if verbose and group.epochs is not None:
+        columns += [("CURRENT-EPOCH", 15), ("CURRENT-ASSIGNMENT", 20)]
+        columns += [("TARGET-EPOCH", 15), ("TARGET-ASSIGNMENT", 20 if mixed else 0)]
+        columns += [("UPGRADED", 0)] if mixed else []
+    elif verbose:
+        columns += [("ASSIGNMENT", 0)]
     rows: list[list[object]] = []
     for member in group.members:
         row: list[object] = [group.group_id, member.member_id]
         row += [member.group_instance_id or ""] if static else []
         row += [member.host, member.client_id, len(member.assignment)]
-        row += [partitions_text(member.assignment)] if verbose else []
+        if verbose and group.epochs is not None:
+            row += _reconciliation(member, group.epochs)[: 5 if mixed else 4]
+        elif verbose:
+            row += [partitions_text(member.assignment)]
         rows.append(row)
     return kafka_table(columns, rows)
 
 
+def _reconciliation(member: MemberDescription, epochs: ConsumerGroupEpochs) -> list[object]:
+    """Return the cells from CURRENT-EPOCH to UPGRADED of a member of a consumer group."""
+    facts = member.consumer
+    assert facts is not None
+    return [
+        facts.epoch,
+        one_word(member.assignment),
+        epochs.target_assignment,
+        one_word(facts.target_assignment),
+        None if facts.is_upgraded is None else str(facts.is_upgraded).lower(),
+    ]
+
+
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """Format partitions as ``flights(0,2), trains(1)``. Kafka leaves out the topics."""
+    """Format partitions as ``flights(0,2), trains(1)``. Kafka 3 leaves out the topics."""
     topics = grouped(sorted(partitions))
     return ", ".join(f"{t}({','.join(map(str, ns))})" for t, ns in topics.items()) or MISSING
 
 
-def state_table(group: GroupDescription, eviction: str | None = None) -> str:
-    """Format the state of a group; ``eviction`` adds the column LAST-EVICTION to Kafka's columns.
+def one_word(partitions: Iterable[TopicPartition]) -> str:
+    """Format partitions as Kafka 4 does: ``flights:0,2;trains:1``."""
+    topics = grouped(sorted(partitions))
+    return ";".join(f"{t}:{','.join(map(str, ns))}" for t, ns in topics.items()) or MISSING
 
-    ``eviction`` says why the coordinator last removed a member.
+
+def state_table(group: GroupDescription, eviction: str | None = None) -> str:
+    """Format the state of a group.
+
+    ``eviction`` says why the coordinator last removed a member. It is given with ``--verbose``,
+    which also shows the epochs of a consumer group; LAST-EVICTION is not one of Kafka's columns.
     """
-    node = group.coordinator
+    node, epochs = group.coordinator, None if eviction is None else group.epochs
     columns = [
         ("GROUP", 25),
         ("COORDINATOR (ID)", 25),
         ("ASSIGNMENT-STRATEGY", 20),
         ("STATE", NARROWEST),
-        ("#MEMBERS", 0 if eviction is None else 10),
     ]
-    row = [
+    row: list[object] = [
         group.group_id,
         f"{node.host}:{node.port} ({node.id})",
         group.assignor,
         group.state,
-        str(len(group.members)),
     ]
+    if epochs is not None:
+        columns += [("GROUP-EPOCH", 15), ("TARGET-ASSIGNMENT-EPOCH", 25)]
+        row += [epochs.group, epochs.target_assignment]
+    columns.append(("#MEMBERS", 0 if eviction is None else 10))
+    row.append(len(group.members))
     if eviction is not None:
         columns.append(("LAST-EVICTION", 0))
         row.append(eviction)
@@ -223,6 +267,7 @@ def group_json(
     which is null if no lag is known."""
     shown: dict[str, Any] = {
         "group": group.group_id,
+        "type": group.group_type,
         "state": group.state,
         "protocolType": group.protocol_type,
         "assignor": group.assignor,
@@ -231,23 +276,33 @@ def group_json(
             "host": group.coordinator.host,
             "port": group.coordinator.port,
         },
-        "members": [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.group_instance_id,
-                "clientId": member.client_id,
-                "host": member.host,
-                "assignment": grouped(sorted(member.assignment)),
-            }
-            for member in group.members
-        ],
+        "members": [_member_json(member) for member in group.members],
     }
+    if group.epochs is not None:
+        shown["groupEpoch"] = group.epochs.group
+        shown["targetAssignmentEpoch"] = group.epochs.target_assignment
     if rows is not None:
         lags = [row.lag for row in rows if row.lag is not None]
         shown["lag"] = sum(lags) if lags else None
         shown["offsets"] = [_offset_json(row) for row in rows]
     if eviction is not None:
         shown["lastEviction"] = eviction
+    return shown
+
+
+def _member_json(member: MemberDescription) -> dict[str, Any]:
+    """Return a member; one of a consumer group also has its epoch and its target assignment."""
+    shown: dict[str, Any] = {
+        "memberId": member.member_id,
+        "groupInstanceId": member.group_instance_id,
+        "clientId": member.client_id,
+        "host": member.host,
+        "assignment": grouped(sorted(member.assignment)),
+    }
+    if member.consumer is not None:
+        shown["memberEpoch"] = member.consumer.epoch
+        shown["targetAssignment"] = grouped(sorted(member.consumer.target_assignment))
+        shown["upgraded"] = member.consumer.is_upgraded
     return shown
 
 

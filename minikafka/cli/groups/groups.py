@@ -34,7 +34,7 @@ from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.groups import GroupDescription
+from minikafka.core.client.admin.groups import CLASSIC, CONSUMER, GroupDescription
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -145,12 +145,13 @@ def value_of(text: str) -> Any:
 # -- evictions
 
 
-async def last_evictions(admin: Admin, groups: Iterable[GroupDescription]) -> dict[str, str]:
+async def last_evictions(admin: Admin, groups: Sequence[GroupDescription]) -> dict[str, str]:
     """Return the last eviction of each group, from the debug listener of its coordinator.
 
-    ``(unknown)`` stands for a coordinator that has no debug listener or runs on another machine.
+    ``(unknown)`` stands for a coordinator that has no debug listener or runs on another machine,
+    and for consumer groups: coordinators remember the evictions of classic groups only.
     """
-    found: dict[str, str] = {}
+    found = {group.group_id: "(unknown)" for group in groups}
     for group in groups:
         broker_id = group.coordinator.id
         try:
@@ -160,14 +161,23 @@ async def last_evictions(admin: Admin, groups: Iterable[GroupDescription]) -> di
                 raise ConfigError("no debug listener")
             path = f"/groups.json?group={quote(group.group_id, safe='')}"
             (shown,) = fetch(endpoint, broker_id, path)["groups"] or [{"last_eviction": None}]
-            found[group.group_id] = eviction_text(shown["last_eviction"]) or MISSING
+            if "last_eviction" in shown:
+                found[group.group_id] = eviction_text(shown["last_eviction"]) or MISSING
         except (ConfigError, KafkaError):
-            found[group.group_id] = "(unknown)"
+            continue
     return found
 
 
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
-TYPES = ("classic", "consumer")
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "Dead",
+)
+TYPES = (CLASSIC, CONSUMER)
 NO_STATE = "Dead"  # the state in which brokers describe a group that does not exist
 
 
@@ -200,7 +210,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument(
         "--verbose",
         action="store_true",
-        help="with --members: their assignments; with --state: the last eviction of a member",
+        help="with --members: their assignments; with --state: the last eviction of a member; of a "
+        "consumer group also the epochs, and with --members the target assignments",
     )
     add_json_argument(describe, "print JSON: state and members, and offsets by default")
     reset = _action(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
 from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
@@ -18,9 +18,11 @@ from minikafka.core.client.consumer.group_calls import (
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
+
+_NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupAdmin:
@@ -50,6 +52,11 @@ class GroupAdmin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | KafkaError]:
+        """Return the description of each group, or its KafkaError.
+
+        A coordinator is asked for a consumer group (KIP-848) first. A group of another type is not
+        found then, and brokers before Kafka 4 do not know the request.
+        """
         deadline_ms = self.session.deadline_ms(timeout_ms)
 
         async def describe(group_id: str) -> GroupDescription:
@@ -57,6 +64,12 @@ class GroupAdmin:
                 key = group_key(group_id)
                 broker_id = await look_up_coordinator(self.session, key, deadline_ms)
                 node = self.session.metadata.view.nodes[broker_id]
+                call = calls.describe_consumer_group(group_id, node)
+                try:
+                    return await self.session.call(broker_id, call, deadline_ms)
+                except KafkaError as error:
+                    if error.code not in _NO_CONSUMER_GROUP:
+                        raise
                 call = calls.describe_group(group_id, node)
                 return await self.session.call(broker_id, call, deadline_ms)
 

@@ -12,12 +12,9 @@ import pytest
 from minikafka.cli.groups import groups
 from minikafka.client import Admin, Producer
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.groups import GROUP, GroupChecker, SimMember
+from tests.support.simulated.sim_groups import Reader
 
 TOPIC = "flights"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
@@ -156,6 +153,42 @@ def test_a_group_while_it_lives_and_after(capsys: pytest.CaptureFixture[str]) ->
     play(capsys, scene)
 
 
+def test_a_consumer_group_while_it_lives_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene(cluster: SimCluster, shell: Shell) -> None:
+        await consumed(cluster, 1)
+        reader = Reader(cluster, group_id="new", group_protocol="consumer").start(TOPIC)
+        await cluster.until("read", lambda: len(reader.records) == RECORDS * len(PARTITIONS))
+        assert await shell("list --type --state") == 0
+        assert shell.rows()[1:] == [["new", "Consumer", "Stable"], [GROUP, "Classic", "Empty"]]
+        assert await shell("list --type consumer --state stable") == 0
+        assert shell.rows()[1:] == [["new", "Consumer", "Stable"]]
+        assert await shell("list --type classic") == 0
+        assert shell.rows()[1:] == [[GROUP, "Classic"]]
+        assert await shell("describe --group new --members --verbose") == 0
+        epoch = str(reader.consumer.group_metadata.generation)
+        assert shell.rows()[1][4:] == ["3", epoch, "flights:0,1,2", epoch, "flights:0,1,2"]
+        assert await shell("describe --group new --state --verbose") == 0
+        state = ["uniform", "Stable", epoch, epoch, "1", "(unknown)"]
+        assert shell.rows()[1][3:] == state
+        assert await shell("describe --all-groups --state") == 0
+        assert [row[0] for row in shell.rows()] == ["GROUP", "new", "GROUP", GROUP]
+        assert await shell("reset-offsets --group new --all-topics --to-earliest") == 1
+        assert "current state is Stable" in shell.err
+        assert await shell("delete --group new") == 1
+        assert "NON_EMPTY_GROUP" in shell.err
+        await reader.stop()
+        assert await shell("reset-offsets --group new --all-topics --to-earliest --execute") == 0
+        assert await shell(f"delete-offsets --group new --topic {TOPIC}:0") == 0
+        assert await shell("describe --group new") == 0
+        assert "has no active members" in shell.err
+        assert [row[2:6] for row in shell.rows()[1:]] == [[n, "0", "20", "20"] for n in "12"]
+        assert await shell("delete --group new") == 0
+        assert await shell("describe --group new") == 1
+        assert "Consumer group 'new' does not exist." in shell.err
+
+    play(capsys, scene)
+
+
 def test_offsets_are_reset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     async def scene(cluster: SimCluster, shell: Shell) -> None:
         await consumed(cluster, 2)
@@ -192,25 +225,5 @@ def test_offsets_are_reset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         assert await shell(f"reset-offsets --group new --from-file {file} --execute") == 0
         assert await shell("describe --group new") == 0
         assert [row[2:6] for row in shell.rows()[1:]] == [["1", "3", "20", "17"]]
-
-    play(capsys, scene)
-
-
-def test_the_new_protocol_is_listed_and_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As in Kafka 3.9 with ZooKeeper: clients report it, and admin clients use the classic APIs."""
-
-    async def scene(cluster: SimCluster, shell: Shell) -> None:
-        connections = shell.admin.session.connections
-        node = connections.any_node()
-        beat = await connections.request(node, ConsumerGroupHeartbeatRequest("g", "m"))
-        described = await connections.request(node, ConsumerGroupDescribeRequest(["g", "h"]))
-        listed = connections.versions(node)
-        assert listed[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
-        assert listed[ApiKey.CONSUMER_GROUP_DESCRIBE] == (0, 0)
-        assert beat.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(row.group_id, row.error_code) for row in described.groups] == [
-            ("g", ErrorCode.UNSUPPORTED_VERSION),
-            ("h", ErrorCode.UNSUPPORTED_VERSION),
-        ]
 
     play(capsys, scene)

@@ -23,6 +23,16 @@ from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.messages.consumer_group_describe import (
+    CLASSIC_MEMBER_TYPE,
+    CONSUMER_MEMBER_TYPE,
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from minikafka.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -41,6 +51,10 @@ from minikafka.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 
+# Group types in ListGroups.
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
 _VERSION_BYTES: Final = 2  # in front of an assignment
 
 
@@ -55,19 +69,47 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerGroupMemberFacts:
+    """What ConsumerGroupDescribe says of a member beyond DescribeGroups (KIP-848).
+
+    ``is_upgraded`` says whether it speaks the consumer protocol, not the classic one; None if the
+    broker is too old to know.
+    """
+
+    epoch: int
+    target_assignment: tuple[TopicPartition, ...]
+    is_upgraded: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group with the partitions that are assigned to it."""
+    """A member of a group with the partitions that are assigned to it.
+
+    ``consumer`` is None in a classic group.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    consumer: ConsumerGroupMemberFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupEpochs:
+    """The epoch of a consumer group (KIP-848), and that of its target assignment."""
+
+    group: int
+    target_assignment: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group in DescribeGroups. A group that does not exist has the state "Dead"."""
+    """A group in DescribeGroups, or in ConsumerGroupDescribe; then it has ``epochs``.
+
+    A group that does not exist has the state "Dead".
+    """
 
     group_id: str
     state: str
@@ -75,6 +117,12 @@ class GroupDescription:
     assignor: str
     members: tuple[MemberDescription, ...]
     coordinator: Node
+    epochs: ConsumerGroupEpochs | None = None
+
+    @property
+    def group_type(self) -> str:
+        """The type as ListGroups names it."""
+        return CLASSIC if self.epochs is None else CONSUMER
 
 
 def list_groups(states: Iterable[str], types: Iterable[str]) -> Call[list[GroupListing]]:
@@ -117,6 +165,77 @@ def describe_groups(
 
     wanted = list(group_ids)
     return Call(DescribeGroupsRequest(wanted), read)
+
+
+def describe_consumer_groups(
+    group_ids: Iterable[str], coordinator: Node
+) -> Call[dict[str, GroupDescription | KafkaError]]:
+    """Build ConsumerGroupDescribe for groups that have one coordinator. The result has the outcome
+    of each group; a group of another type has the error GROUP_ID_NOT_FOUND."""
+
+    def read(response: ConsumerGroupDescribeResponse) -> dict[str, GroupDescription | KafkaError]:
+        found = {
+            row.group_id: error_of(row.error_code, row.error_message or row.group_id)
+            or _consumer_description(row, coordinator)
+            for row in response.groups
+        }
+        return of_each(wanted, found)
+
+    wanted = list(group_ids)
+    return Call(ConsumerGroupDescribeRequest(wanted), read)
+
+
+def describe_consumer_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
+    """Build ConsumerGroupDescribe for one group, to its coordinator."""
+    several = describe_consumer_groups([group_id], coordinator)
+
+    def read(response: ConsumerGroupDescribeResponse) -> GroupDescription:
+        outcome = several.read(response)[group_id]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    return Call(several.request, read)
+
+
+def _consumer_description(row: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
+    members = (
+        MemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _partitions(member.assignment),
+            ConsumerGroupMemberFacts(
+                member.member_epoch,
+                _partitions(member.target_assignment),
+                _UPGRADED.get(member.member_type),
+            ),
+        )
+        for member in row.members
+    )
+    return GroupDescription(
+        row.group_id,
+        row.group_state,
+        PROTOCOL_TYPE,
+        row.assignor_name,
+        tuple(members),
+        coordinator,
+        ConsumerGroupEpochs(row.group_epoch, row.assignment_epoch),
+    )
+
+
+_UPGRADED: Final = {CLASSIC_MEMBER_TYPE: False, CONSUMER_MEMBER_TYPE: True}
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, partition)
+            for topic in assignment.topic_partitions
+            for partition in topic.partitions
+        )
+    )
 
 
 def _error(row: DescribedGroup) -> KafkaError | None:

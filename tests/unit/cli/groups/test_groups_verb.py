@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,13 @@ from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.groups import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
-from minikafka.core.client.admin.groups import GroupDescription, MemberDescription, assigned
+from minikafka.core.client.admin.groups import (
+    ConsumerGroupEpochs,
+    ConsumerGroupMemberFacts,
+    GroupDescription,
+    MemberDescription,
+    assigned,
+)
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition
@@ -71,6 +78,56 @@ def test_members_show_their_instances_if_any_has_one() -> None:
     assert static.splitlines()[1].split() == ["g", "m1", "i", "/1.2.3.4", "client", "1", "a(0)"]
     assert text.partitions_text([B0, A1, A0]) == "a(0,1), b(0)"
     assert text.partitions_text([]) == "-"
+
+
+def consumer_group(*upgraded: bool | None) -> GroupDescription:
+    """A consumer group with a member for each of ``upgraded``; each has a-0, a-1, and targets b-0
+    too."""
+    members = tuple(
+        replace(
+            member(f"m{number}", A0, A1),
+            consumer=ConsumerGroupMemberFacts(4, (B0, A0, A1), is_upgraded),
+        )
+        for number, is_upgraded in enumerate(upgraded)
+    )
+    return replace(group(*members), state="Reconciling", epochs=ConsumerGroupEpochs(7, 6))
+
+
+def test_members_of_a_consumer_group_show_their_epochs_and_targets() -> None:
+    """The columns of Kafka 4."""
+    whole = consumer_group(True)
+    plain = text.members_table(whole, verbose=False)
+    assert plain.split() == text.members_table(group(member("m0", A0, A1)), verbose=False).split()
+    head, row = text.members_table(whole, verbose=True).splitlines()
+    names = ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    assert head.split()[5:] == names
+    assert row.split()[4:] == ["2", "4", "a:0,1", "6", "a:0,1;b:0"]
+    mixed = text.members_table(consumer_group(True, False, None), verbose=True).splitlines()
+    assert [line.split()[-1] for line in mixed] == ["UPGRADED", "true", "false", "-"]
+    assert text.one_word([]) == "-"
+
+
+def test_the_state_of_a_consumer_group_has_its_epochs_if_wanted() -> None:
+    whole = consumer_group(True)
+    assert "EPOCH" not in text.state_table(whole)
+    head, row = text.state_table(whole, "m9: session timed out").splitlines()
+    assert head.split()[4:] == [
+        *("STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS", "LAST-EVICTION"),
+    ]
+    assert row.split()[4:] == ["Reconciling", "7", "6", "1", "m9:", "session", "timed", "out"]
+
+
+def test_json_of_both_types_of_groups() -> None:
+    classic = text.group_json(group(member("m1", A0)), None, None)
+    assert classic["type"] == "classic"
+    assert "groupEpoch" not in classic
+    assert "memberEpoch" not in classic["members"][0]
+    consumer = text.group_json(consumer_group(True), None, None)
+    assert (consumer["type"], consumer["groupEpoch"]) == ("consumer", 7)
+    assert consumer["targetAssignmentEpoch"] == 6
+    (alone,) = consumer["members"]
+    assert (alone["memberEpoch"], alone["upgraded"]) == (4, True)
+    assert alone["targetAssignment"] == {"a": [0, 1], "b": [0]}
 
 
 def test_undecodable_assignments_are_shown_as_empty() -> None:

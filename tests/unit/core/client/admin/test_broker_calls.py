@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,15 @@ from minikafka.core.client.cluster_view import Node, PartitionView, TopicView
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages import consumer_group_describe
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
+)
+from minikafka.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
 )
 from minikafka.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from minikafka.protocol.messages.delete_records import (
@@ -230,6 +236,66 @@ def test_a_group_that_is_not_found_is_described_as_dead() -> None:
     described = groups.GroupDescription("g", "Dead", "", "", (), NODE)
     assert groups.describe_group("g", NODE).read(response) == described
     assert groups.describe_groups(["g"], NODE).read(response) == {"g": described}
+
+
+def described_consumer_group(**changes: Any) -> consumer_group_describe.DescribedGroup:
+    def assignment(*partitions: int) -> consumer_group_describe.Assignment:
+        row = consumer_group_describe.TopicPartitions(topic_name="a", partitions=list(partitions))
+        return consumer_group_describe.Assignment([row])
+
+    member = consumer_group_describe.Member(
+        member_id="m",
+        instance_id="i",
+        member_epoch=6,
+        client_id="c",
+        client_host="/h",
+        assignment=assignment(1, 0),
+        target_assignment=assignment(0),
+        member_type=consumer_group_describe.CONSUMER_MEMBER_TYPE,
+    )
+    group = consumer_group_describe.DescribedGroup(
+        group_id="g",
+        group_state="Reconciling",
+        group_epoch=8,
+        assignment_epoch=7,
+        assignor_name="uniform",
+        members=[member],
+    )
+    return replace(group, **changes)
+
+
+def test_consumer_groups_are_described_with_epochs_and_targets() -> None:
+    response = ConsumerGroupDescribeResponse(groups=[described_consumer_group()])
+    call = groups.describe_consumer_group("g", NODE)
+    assert call.request == ConsumerGroupDescribeRequest(["g"])
+    described = call.read(response)
+    facts = groups.ConsumerGroupMemberFacts(6, (A0,), True)
+    assert described == groups.GroupDescription(
+        "g",
+        "Reconciling",
+        "consumer",
+        "uniform",
+        (groups.MemberDescription("m", "i", "c", "/h", (A0, A1), facts),),
+        NODE,
+        groups.ConsumerGroupEpochs(8, 7),
+    )
+    assert described.group_type == "consumer"
+
+
+def test_a_group_that_is_no_consumer_group_is_an_error() -> None:
+    code, text = ErrorCode.GROUP_ID_NOT_FOUND, "Group h is not a consumer group."
+    other = described_consumer_group(group_id="h", error_code=code, error_message=text)
+    response = ConsumerGroupDescribeResponse(groups=[described_consumer_group(), other])
+    found = groups.describe_consumer_groups(["g", "h", "i"], NODE).read(response)
+    assert isinstance(found["g"], groups.GroupDescription)
+    errors = [found[group_id] for group_id in ("h", "i")]
+    assert [error.code for error in errors if isinstance(error, KafkaError)] == [
+        code,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]
+    assert text in str(errors[0])
+    response = ConsumerGroupDescribeResponse(groups=[other])
+    assert error_in(groups.describe_consumer_group("h", NODE), response).code is code
 
 
 def test_offsets_are_deleted_by_topic() -> None:
