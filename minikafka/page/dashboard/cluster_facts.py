@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from minikafka.core.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from minikafka.core.client.admin.transactions import TransactionDescription
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
@@ -148,6 +148,7 @@ def group_facts(
     of all partitions, also of those beyond the bound of the list; None if one is not known."""
     described = description is not None and description.state != "Dead"
     members = description.members if description is not None else ()
+    epochs = description.epochs if description is not None else None
     rows = [
         {
             "topic": tp.topic,
@@ -164,10 +165,13 @@ def group_facts(
         lag = sum(max(0, ends[tp] - at.offset) for tp, at in committed.items())
     return {
         "group": listing.group_id,
+        "type": listing.group_type.lower() or "classic",
         "state": description.state if described and description else listing.state,
         "protocol_type": listing.protocol_type,
         "protocol": description.assignor if description else "",
         "coordinator": coordinator,
+        "epoch": epochs.group if epochs else None,
+        "target_epoch": epochs.target_assignment if epochs else None,
         "members": [
             {
                 "member_id": member.member_id,
@@ -175,11 +179,23 @@ def group_facts(
                 "host": member.host,
                 "instance_id": member.group_instance_id,
                 "assignment": _by_topic(member.assignment),
+                **_in_epochs(member),
             }
             for member in members[:MAX_MEMBERS]
         ],
         "offsets": rows,
         "lag": lag,
+    }
+
+
+def _in_epochs(member: MemberDescription) -> Facts:
+    """The epoch and the target of a member of a consumer group (KIP-848)."""
+    consumer = member.consumer
+    if consumer is None:
+        return {}
+    return {
+        "epoch": consumer.epoch,
+        "target_assignment": _by_topic(consumer.target_assignment),
     }
 
 

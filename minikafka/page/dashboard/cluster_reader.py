@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ from minikafka.core.client.admin.transactions import TransactionDescription, Tra
 from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import (
     ClusterView,
+    Node,
     group_by_leader,
     merge,
     metadata_request,
@@ -171,15 +172,25 @@ class ClusterReader:
     async def describe_groups(
         self, coordinators: Mapping[str, int], errors: Errors
     ) -> dict[str, GroupDescription]:
-        """Describe groups by one request to each coordinator."""
+        """Describe groups by one request to each coordinator, and another one for its consumer
+        groups (KIP-848): as classic groups these are Dead."""
+        found = await self._describe(
+            "DescribeGroups", group_calls.describe_groups, coordinators, errors
+        )
+        dead = {name: coordinators[name] for name, row in found.items() if row.state == "Dead"}
+        call = group_calls.describe_consumer_groups
+        return found | await self._describe("ConsumerGroupDescribe", call, dead, errors)
+
+    async def _describe(
+        self,
+        name: str,
+        call: Callable[[list[str], Node], Call[dict[str, GroupDescription | KafkaError]]],
+        coordinators: Mapping[str, int],
+        errors: Errors,
+    ) -> dict[str, GroupDescription]:
         by_broker = _keys_by_value(coordinators)
         tries = [
-            self._try(
-                "DescribeGroups",
-                broker_id,
-                group_calls.describe_groups(ids, self.view.nodes[broker_id]),
-                errors,
-            )
+            self._try(name, broker_id, call(ids, self.view.nodes[broker_id]), errors)
             for broker_id, ids in by_broker.items()
             if broker_id in self.view.nodes
         ]

@@ -12,10 +12,16 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from minikafka.core.client.admin.groups import GroupListing, describe_groups
+from minikafka.core.client.admin.groups import (
+    GroupDescription,
+    GroupListing,
+    describe_consumer_groups,
+    describe_groups,
+)
 from minikafka.core.client.admin.transactions import describe_transactions
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
+from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.description import listed
 from minikafka.core.group.result import AnyGroup
 from minikafka.kernel.cluster import (
@@ -42,9 +48,11 @@ from minikafka.page.dashboard.cluster_facts import (
     transaction_facts,
 )
 from minikafka.page.dashboard.messages import EntityKey, Facts
+from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minikafka.protocol.messages.describe_groups import DescribeGroupsResponse
 from minikafka.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from minikafka.server.broker.replication.partition import Partition
+from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 from minikafka.server.node.broker import BrokerNode
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.requests import MalformedZnode
@@ -276,9 +284,7 @@ class ClusterLook:
         return None if view is None else view.partitions.get(number)
 
     def _group(self, nodes: Mapping[int, BrokerNode], broker: int, group: AnyGroup) -> Facts:
-        row = nodes[broker].entities.groups.describe(group.group_id)
-        call = describe_groups([group.group_id], Node(broker, host_name(broker), PORT))
-        described = call.read(DescribeGroupsResponse(groups=[row]))[group.group_id]
+        described = _described(nodes[broker].entities.groups, group, broker)
         listed_group = listed(group)
         listing = GroupListing(
             group.group_id,
@@ -330,3 +336,16 @@ def _offsets(partition: Partition) -> PartitionOffsets:
     return PartitionOffsets(
         partition.log.log_start_offset, partition.high_watermark, partition.last_stable_offset
     )
+
+
+def _described(
+    groups: GroupCoordinator, group: AnyGroup, broker: int
+) -> GroupDescription | KafkaError:
+    """Describe a group as the admin client reads the coordinator's response."""
+    name, coordinator = group.group_id, Node(broker, host_name(broker), PORT)
+    if isinstance(group, ConsumerGroup):
+        consumer_row = groups.describe_consumer_group(name)
+        response = ConsumerGroupDescribeResponse(groups=[consumer_row])
+        return describe_consumer_groups([name], coordinator).read(response)[name]
+    row = groups.describe(name)
+    return describe_groups([name], coordinator).read(DescribeGroupsResponse(groups=[row]))[name]

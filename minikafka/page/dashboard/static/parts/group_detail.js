@@ -6,7 +6,7 @@ import { all } from "../reducer.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
 import { count, duration, number, time } from "./format.js";
-import { PhaseDiagram, PHASES } from "./group_phase.js";
+import { PhaseDiagram, phasesOf } from "./group_phase.js";
 import { GroupOffsets } from "./group_offsets.js";
 import { html, useRef, useState } from "./html.js";
 import { emptyHistory, withPoint } from "./lag_history.js";
@@ -33,6 +33,7 @@ export function GroupDetail({ name, state, api, go }) {
   const facts = polled.facts ?? reported?.facts;
   const history = useHistory(name, facts, polled.facts ? polled.at : (reported?.at ?? 0));
   const phase = inside?.facts.state ?? facts?.state;
+  const type = facts?.type ?? inside?.facts.type;
   const done = () => setChanges((/** @type {number} */ n) => n + 1);
   if (!facts && !inside) {
     return html`<${Back} />
@@ -54,12 +55,15 @@ export function GroupDetail({ name, state, api, go }) {
       <div><dt>coordinator</dt><dd><${BrokerName} broker=${coordinator} /></dd></div>
       <div><dt>lag</dt><dd>${number(facts?.lag)}</dd></div>
       <div><dt>assignment protocol</dt><dd>${facts?.protocol || inside?.facts.protocol || "–"}</dd></div>
-      <div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
-      <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>
-      <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
+      ${type === "consumer"
+        ? html`<div><dt>group epoch</dt><dd>${number(facts?.epoch ?? inside?.facts.epoch)}</dd></div>
+            <div><dt>target assignment epoch</dt><dd>${number(facts?.target_epoch ?? inside?.facts.target_epoch)}</dd></div>`
+        : html`<div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
+            <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>
+            <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>`}
     </dl>
-    <${Phase} phase=${phase} since=${inside?.facts.since_ms} now=${state.at} />
-    <${Members} name=${name} facts=${facts} inside=${inside} state=${state} />
+    <${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />
+    <${Members} name=${name} type=${type} facts=${facts} inside=${inside} state=${state} />
     <${LagLines} group=${name} history=${history} />
     <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} state=${state} api=${api} done=${done} />
   </div>`;
@@ -93,9 +97,10 @@ function useHistory(name, facts, at) {
 }
 
 /** @param {any} props */
-function Phase({ phase, since, now }) {
+function Phase({ phase, type, since, now }) {
   const long = since ? `for ${duration(Math.max(0, Math.floor((now - since) / 1000)) * 1000)}` : "";
-  const rows = PHASES.map(({ name, about }) => ({ name, about, current: name === phase }));
+  const phases = phasesOf(type);
+  const rows = phases.map(({ name, about }) => ({ name, about, current: name === phase }));
   return html`<${Twin} title="Phase" rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
     about=${phase ? `The group ${long ? `has been ${phase} ${long}` : `is ${phase}`}.` : "The phase is not known."}
     columns=${[
@@ -103,7 +108,7 @@ function Phase({ phase, since, now }) {
       { key: "current", title: "now", sortable: false },
       { key: "about", title: "meaning", sortable: false },
     ]}>
-    <${PhaseDiagram} phase=${phase} since=${long} />
+    <${PhaseDiagram} phase=${phase} since=${long} phases=${phases} />
   <//>`;
 }
 
@@ -140,6 +145,8 @@ export function membersOf(group, facts, inside, state) {
       host: member.host,
       instance: member.instance_id ?? known.instance ?? null,
       assignment: assignmentText(member.assignment),
+      epoch: member.epoch,
+      target: assignmentText(member.target_assignment),
     });
   }
   return [...rows.values()];
@@ -175,7 +182,7 @@ function assignmentText(assignment) {
 }
 
 /** @param {any} props */
-function Members({ name, facts, inside, state }) {
+function Members({ name, type, facts, inside, state }) {
   const rows = membersOf(name, facts, inside, state);
   const columns = [
     { key: "member", title: "member", render: (/** @type {any} */ row) => html`<span class="id">${row.member}</span>${row.leader ? " (leader)" : ""}` },
@@ -183,7 +190,13 @@ function Members({ name, facts, inside, state }) {
     { key: "host", title: "host" },
     { key: "instance", title: "instance id" },
     { key: "assignment", title: "assignment" },
-    ...(inside
+    ...(type === "consumer"
+      ? [
+          { key: "epoch", title: "epoch", render: (/** @type {any} */ row) => number(row.epoch) },
+          { key: "target", title: "target assignment" },
+        ]
+      : []),
+    ...(inside && type !== "consumer"
       ? [
           { key: "waits", title: "waits", render: (/** @type {any} */ row) => (row.waits ? html`<span class="pill warn">${row.waits}</span>` : "–") },
           { key: "due_ms", title: "heartbeat due in", render: (/** @type {any} */ row) => html`<${Due} row=${row} />` },
@@ -192,7 +205,7 @@ function Members({ name, facts, inside, state }) {
   ];
   return html`<section class="card" aria-label="Members">
     <h3>${count(rows.length, "member")}</h3>
-    ${!inside && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}
+    ${!inside && type !== "consumer" && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}
     <${Table} caption="Members of the group" columns=${columns} rows=${rows}
       rowKey=${(/** @type {any} */ row) => row.member} none="The group has no members." />
   </section>`;

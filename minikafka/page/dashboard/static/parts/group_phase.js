@@ -6,13 +6,27 @@ import { html } from "./html.js";
 import { Node, Picture, useWidth } from "./svg.js";
 
 
-export const PHASES = [
+const PHASES = [
   { name: "Empty", about: "The group has no members; its offsets are kept." },
   { name: "PreparingRebalance", about: "JoinGroup requests are parked until all members have joined." },
   { name: "CompletingRebalance", about: "SyncGroup requests are parked until the leader sends the assignment." },
   { name: "Stable", about: "Every member has its assignment." },
   { name: "Dead", about: "The group is deleted, or another broker coordinates it." },
 ];
+/** Of a group whose coordinator assigns the partitions (KIP-848). */
+const EPOCH_PHASES = [
+  { name: "Empty", about: "The group has no members; its offsets are kept." },
+  { name: "Assigning", about: "The target assignment is older than the group's epoch." },
+  { name: "Reconciling", about: "Members revoke and take partitions, each in its own time; the others go on." },
+  { name: "Stable", about: "Every member has its target assignment." },
+  { name: "Dead", about: "The group is deleted, or another broker coordinates it." },
+];
+
+/** @param {string|null|undefined} type of the group: "classic" or "consumer" */
+export function phasesOf(type) {
+  return type === "consumer" ? EPOCH_PHASES : PHASES;
+}
+
 const BOX = { long: 156, short: 34 };
 const WIDE = 860; // px; below it the diagram stands upright
 
@@ -27,14 +41,14 @@ const ARCS = [
 ];
 
 /**
- * @param {{phase: string, since: string}} props
+ * @param {{phase: string, since: string, phases: {name: string, about: string}[]}} props
  */
-export function PhaseDiagram({ phase, since }) {
+export function PhaseDiagram({ phase, since, phases }) {
   const [ref, width] = useWidth(800);
   const flat = width >= WIDE;
   const size = flat ? { width, height: 170 } : { width: Math.max(260, width), height: 360 };
   const centre = centres(flat, size);
-  const current = PHASES.findIndex(({ name }) => name === phase);
+  const current = phases.findIndex(({ name }) => name === phase);
   return html`<div ref=${ref}>
     <${Picture} class="phases" label=${`Phases of the group; it is ${phase}${since ? ` ${since}` : ""}`} ...${size}>
       <defs>
@@ -44,7 +58,7 @@ export function PhaseDiagram({ phase, since }) {
       </defs>
       ${[0, 1, 2, 3].map((i) => html`<path class=${i === 3 ? "way end" : "way"} d=${step(flat, centre, i)} marker-end="url(#phase-arrow)" />`)}
       ${ARCS.map(([from, to, bend]) => html`<path class=${to === 4 ? "way end" : "way"} d=${arc(flat, centre, from, to, bend)} marker-end="url(#phase-arrow)" />`)}
-      ${PHASES.map(
+      ${phases.map(
         ({ name, about }, i) => html`<${Node} key=${name} class=${i === current ? "group-phase lit" : "group-phase"}
           label=${`${name}${i === current ? ", the phase now" : ""}. ${about}`}
           transform=${`translate(${centre[i].x} ${centre[i].y})`}>
@@ -101,7 +115,9 @@ function arc(flat, centre, from, to, bend) {
   return `M${a.x + edge},${a.y} C${a.x + edge + reach},${a.y} ${b.x + edge + reach},${b.y} ${b.x + edge - side * 2},${b.y}`;
 }
 
-const MARKS = { Empty: "○", PreparingRebalance: "◔", CompletingRebalance: "◑", Stable: "●", Dead: "✕" };
+const MARKS = {
+  Empty: "○", PreparingRebalance: "◔", CompletingRebalance: "◑", Assigning: "◔", Reconciling: "◑", Stable: "●", Dead: "✕",
+};
 
 /** The phase of a group within a table: a sign and its name. @param {{phase: string|null|undefined}} props */
 export function PhaseMark({ phase }) {
