@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.client import Admin, Producer
+from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
 from minikafka.page.dashboard.follow import STOP_AFTER_MS
 from minikafka.page.dashboard.stage import Stage
 from minikafka.testing.simulator.cluster import SimCluster
@@ -198,6 +198,33 @@ def _list_offsets(stage: Stage) -> int:
     key = ("request", "ListOffsets")
     found = [stage.entities(broker).get(key, {"count": 0})["count"] for broker in (1, 2, 3)]
     return sum(found)
+
+
+@pytest.mark.mission("G848-13")
+def test_a_consumer_group_is_shown_with_its_epochs() -> None:
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TOPIC, 2, 3)
+            await admin.wait_for_topic(TOPIC, 2)
+        member = ConsumerConfig(group_id="g", group_protocol="consumer")
+        consumer = Consumer(world, config, member)
+        async with AsyncExitStack() as stack, consumer:
+            broadcast = await followed(cluster, stack)
+            stack.enter_context(broadcast.reading())
+            consumer.subscribe([TOPIC])
+            for _ in range(30):
+                await consumer.poll(timeout_ms=1_000)
+            group = broadcast.stage.entities(None)["consumer_group", "g"]
+            shown = (group["type"], group["state"], group["epoch"], group["target_epoch"])
+            assert shown == ("consumer", "Stable", 1, 1)
+            (row,) = group["members"]
+            assert row["epoch"] == 1
+            assert row["assignment"] == row["target_assignment"] == {TOPIC: [0, 1]}
+
+    SimCluster(5, settings=SETTINGS).run(play)
 
 
 @pytest.mark.mission("GLASS-11")
