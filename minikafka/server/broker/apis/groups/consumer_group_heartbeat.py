@@ -24,6 +24,7 @@ from minikafka.server.broker.metadata.finalized_features import FinalizedFeature
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
+NOT_IN_FORCE = f"The feature {GROUP_VERSION} is not in force in this cluster."
 FIRST_VERSION_WITH_OWN_ID = 1  # before, the coordinator makes the id of a new member
 
 
@@ -41,7 +42,8 @@ class ConsumerGroupHeartbeatHandler:
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
     ) -> None:
         if not self._features.level(GROUP_VERSION):
-            reply(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            refusal = ErrorCode.UNSUPPORTED_VERSION
+            reply(ConsumerGroupHeartbeatResponse(error_code=refusal, error_message=NOT_IN_FORCE))
             return
         member_id, owned, topics = (
             request.member_id,
