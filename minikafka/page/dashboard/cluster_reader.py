@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ from minikafka.core.client.admin.transactions import TransactionDescription, Tra
 from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import (
     ClusterView,
+    Node,
     group_by_leader,
     merge,
     metadata_request,
@@ -171,17 +172,29 @@ class ClusterReader:
     async def describe_groups(
         self, coordinators: Mapping[str, int], errors: Errors
     ) -> dict[str, GroupDescription]:
-        """Describe groups by one request to each coordinator."""
-        by_broker = _keys_by_value(coordinators)
+        """Describe groups by one request to each coordinator, and a second one for consumer
+        groups (KIP-848): the first does not find them."""
+        found = await self._described(
+            "DescribeGroups", group_calls.describe_groups, coordinators, errors
+        )
+        others = {g: coordinators[g] for g, group in found.items() if group.state == "Dead"}
+        return found | await self._described(
+            "ConsumerGroupDescribe", group_calls.describe_consumer_groups, others, errors
+        )
+
+    async def _described(
+        self,
+        name: str,
+        describe: Callable[[list[str], Node], Call[dict[str, GroupDescription | KafkaError]]],
+        coordinators: Mapping[str, int],
+        errors: Errors,
+    ) -> dict[str, GroupDescription]:
+        """Return the groups that their coordinators describe in the response to ``describe``."""
+        nodes = self.view.nodes
         tries = [
-            self._try(
-                "DescribeGroups",
-                broker_id,
-                group_calls.describe_groups(ids, self.view.nodes[broker_id]),
-                errors,
-            )
-            for broker_id, ids in by_broker.items()
-            if broker_id in self.view.nodes
+            self._try(name, broker_id, describe(ids, nodes[broker_id]), errors)
+            for broker_id, ids in _keys_by_value(coordinators).items()
+            if broker_id in nodes
         ]
         outcomes = await asyncio.gather(*tries)
         return {
