@@ -253,6 +253,7 @@ def test_the_state_of_a_broker_is_followed_change_by_change() -> None:
         await cluster.until_whole(TP)
         leader = cluster.leader(TP)
         follower = next(i for i in cluster.broker_ids if i != leader)
+        await asyncio.sleep(2)  # until both followers fetch in sessions
         everything = await ask(cluster, leader, "/state.json")
         assert everything["reset"]
         known = {(each["kind"], each["name"]): each["facts"] for each in everything["changed"]}
