@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from struct import pack
 from typing import Any
 
@@ -14,38 +15,17 @@ from minikafka.kernel.principals import ANONYMOUS, Principal
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
-from minikafka.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from minikafka.protocol.messages.client_quotas import AlterClientQuotasRequest
-from minikafka.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from minikafka.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from minikafka.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from minikafka.protocol.messages.create_topics import CreateTopicsResponse
 from minikafka.protocol.messages.envelope import EnvelopeRequest
-from minikafka.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-)
 from minikafka.protocol.messages.metadata import MetadataRequest
-from minikafka.protocol.messages.scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
 from minikafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from minikafka.protocol.schema import Message
 from minikafka.server.broker.apis.forwarding import NOT_FORWARDED
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 from tests.simulation.test_authorization import ADMIN, Authorized
 from tests.simulation.test_security_apis import config_tree, quota, up
+from tests.support.broker.controller_requests import DONE, administrate, altering, creating
 from tests.support.security.api_matrix import BOB, STRANGER
 
 BROKERS = (1, 2, 3)
@@ -65,10 +45,6 @@ async def ask(cluster: SimCluster, broker_id: int, message: Message, version: in
         channel.close()
 
 
-def creating(*names: str, partitions: int = 1) -> CreateTopicsRequest:
-    return CreateTopicsRequest([CreatableTopic(name, partitions, 1) for name in names], 5_000)
-
-
 def errors(response: CreateTopicsResponse) -> list[int]:
     return [row.error_code for row in response.topics]
 
@@ -85,59 +61,14 @@ async def others(cluster: SimCluster) -> tuple[int, list[int]]:
     return controller, [broker for broker in cluster.broker_ids if broker != controller]
 
 
-async def administrate(cluster: SimCluster, broker: int) -> list[Any]:
-    """Send each request that only the controller serves to one broker, in two versions where there
-    are. Return what the responses say."""
-    name = f"t{broker}"
-    made = await ask(cluster, broker, creating(name), 7)
-    old = await ask(cluster, broker, creating(f"old{broker}"), 0)
-    await cluster.until("known", lambda: cluster.nodes()[broker]._parts.cache.contains_topic(name))
-    grown = await ask(
-        cluster, broker, CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None)], 5_000), 3
-    )
-    target = ReassignableTopic(name, [ReassignablePartition(0, [1, 2])])
-    moved = await ask(cluster, broker, AlterPartitionReassignmentsRequest(5_000, [target]), 0)
-    ongoing = await ask(cluster, broker, ListPartitionReassignmentsRequest(5_000, None), 0)
-    election = ElectLeadersRequest(0, [ElectLeadersTopic(name, [9])], 5_000)
-    elected = await ask(cluster, broker, election, 2)
-    row = ScramCredentialUpsertion(f"u{broker}", 2, 4096, b"salt", b"p" * 64)
-    altered = await ask(cluster, broker, AlterUserScramCredentialsRequest([], [row]), 0)
-    features = UpdateFeaturesRequest(5_000, [FeatureUpdateKey("unknown", 1)])
-    updated = await ask(cluster, broker, features, 1)
-    by_id = DeleteTopicsRequest([DeleteTopicState(None, made.topics[0].topic_id)], [], 5_000)
-    deleted = await ask(cluster, broker, by_id, 6)
-    again = await ask(cluster, broker, DeleteTopicsRequest([], [f"old{broker}"], 5_000), 1)
-    return [
-        [*errors(made), made.topics[0].num_partitions, *errors(old)],
-        [(row.error_code, row.error_message) for row in grown.results],
-        [(p.error_code, p.error_message) for t in moved.responses for p in t.partitions],
-        (ongoing.error_code, ongoing.error_message),
-        [p.error_code for t in elected.replica_election_results for p in t.partition_result],
-        [row.error_code for row in altered.results],
-        (updated.error_code, [row.error_code for row in updated.results]),
-        [(row.name == name, row.error_code) for row in deleted.responses],
-        [row.error_code for row in again.responses],
-    ]
-
-
 @pytest.mark.mission("FWD-1", "SEC-114")
 def test_every_broker_accepts_what_the_controller_does() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await others(cluster)
-        found = [await administrate(cluster, broker) for broker in BROKERS]
-        assert found[0] == found[1] == found[2]
-        assert found[0][0] == [0, 1, 0]
-        assert found[0][1:] == [
-            [(0, None)],
-            [(0, None)],
-            (0, None),
-            [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
-            [0],
-            found[0][6],
-            [(True, 0)],
-            [0],
+        found = [
+            await administrate(partial(ask, cluster, broker), str(broker)) for broker in BROKERS
         ]
-        assert found[0][6][0] != MOVED
+        assert found == [DONE] * 3
         users = {path for path in config_tree(cluster, "/config/users") if "/u" in path[13:]}
         assert users == {f"/config/users/u{broker}" for broker in BROKERS}
 
@@ -188,9 +119,7 @@ def test_a_request_that_finds_no_controller_is_refused_with_a_reason() -> None:
         controller, (second, _) = await others(cluster)
         for pair in ((second, controller), (controller, second)):
             cluster.simulation.links.block(*map(host_name, pair))
-        row = ScramCredentialUpsertion("u", 2, 4096, b"salt", b"p" * 64)
-        altering = AlterUserScramCredentialsRequest([], [row])
-        (refused,) = (await ask(cluster, second, altering, 0)).results
+        (refused,) = (await ask(cluster, second, altering("u"), 0)).results
         assert (refused.error_code, refused.error_message) == (MOVED, NOT_FORWARDED)
         cluster.simulation.links.open_all()
         assert errors(await ask(cluster, second, creating("a"), 7)) == [0]
