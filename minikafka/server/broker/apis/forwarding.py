@@ -57,7 +57,7 @@ class Forwarding:
         self._workers = world.workers
         self._links = links
         self._is_controller = is_controller
-        self._log = log or event_log("forwarding")
+        self._log = log or event_log("node-to-controller")
         self._backoff = ExponentialBackoff(RETRY_MS, RETRY_MAX_MS)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
