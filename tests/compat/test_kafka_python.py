@@ -2,7 +2,15 @@
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from kafka.errors import InvalidTopicError
 
 from tests.support.clients.places import Cluster, in_both_places, on_processes
@@ -120,3 +128,20 @@ def test_a_refused_auto_creation_ends_a_send_before_its_time_out(
         with pytest.raises(InvalidTopicError):
             producer.send(f"{topic}_one", b"v").get(10)
         producer.close()
+
+
+@pytest.mark.mission("FWD-1", "SEC-114")
+def test_credentials_are_altered_through_any_broker(cluster: Cluster, topic: str) -> None:
+    """Each client sends these requests to one broker that it chooses at random: of twelve some
+    choose others than the controller."""
+    users = [f"{topic}-{number}" for number in range(12)]
+    kind = ScramMechanism.SCRAM_SHA_512
+    for user in users:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+        upsertion = UserScramCredentialUpsertion(user, kind, "secret")
+        assert admin.alter_user_scram_credentials([upsertion]) == {user: None}
+        found = admin.describe_user_scram_credentials([user])[user]["credential_infos"]
+        assert [info["mechanism"] for info in found] == [kind]
+        deletion = UserScramCredentialDeletion(user, kind)
+        assert admin.alter_user_scram_credentials([deletion]) == {user: None}
+        admin.close()

@@ -39,15 +39,17 @@ ADMIN = "admin"
 
 
 class Authorized:
-    """A simulated broker with the ACLs of the matrix; each client has a host."""
+    """Simulated brokers with the ACLs of the matrix; each client has a host."""
 
-    def __init__(self, operation: AclOperation = AclOperation.ALL) -> None:
+    def __init__(
+        self, operation: AclOperation = AclOperation.ALL, brokers: tuple[int, ...] = (BROKER,)
+    ) -> None:
         """``operation`` is what bob may do."""
-        self.cluster = SimCluster(1, (BROKER,), api_matrix.SETTINGS)
+        self.cluster = SimCluster(1, brokers, api_matrix.SETTINGS)
         self.cluster.observers.append(self._on_event)
         self.audit: list[str] = []
         tree = self.cluster.simulation.zookeeper.tree
-        bindings = api_matrix.acls(BOB, host_name(BROKER), ADMIN, operation=operation)
+        bindings = api_matrix.acls(BOB, *map(host_name, brokers), ADMIN, operation=operation)
         for path, data in api_matrix.acl_znodes(bindings).items():
             for end, char in enumerate(path):
                 if char == "/" and end and tree.exists(path[:end]) is None:
@@ -58,12 +60,12 @@ class Authorized:
         if event.name == "operation_denied":
             self.audit.append(str(event.facts["audit"]))
 
-    async def ask(self, host: str, message: Message, version: int) -> Any:
+    async def ask(self, host: str, message: Message, version: int, broker_id: int = BROKER) -> Any:
         """Return the response; None if the connection is closed without one."""
         key = message.SPEC.api_key
         assert key is not None
         frame = encode_request(RequestHeader(key, version, 1, host), message)[4:]
-        response = await exchange(self.cluster, BROKER, frame, host)
+        response = await exchange(self.cluster, broker_id, frame, host)
         if response is None:
             return None
         return decode_response(RESPONSES[key], version, response)[1]

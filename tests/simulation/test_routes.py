@@ -16,7 +16,8 @@ def test_the_requests_whose_bugs_end_the_node_are_listed() -> None:
     async def play(cluster: SimCluster) -> list[str]:
         cluster.start()
         await cluster.until("up", lambda: len(cluster.nodes()) == 1)
-        broker = cluster.nodes()[1]._parts.services(None)
+        node = cluster.nodes()[1]
+        broker = node._parts.services(None, node._client_quotas)
         for api_key, api in ApiTable().items():
             assert api.key is api_key
             assert callable(api.handler(broker))

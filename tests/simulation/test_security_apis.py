@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.api_keys import Release
 from minikafka.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotas,
@@ -278,6 +279,7 @@ def test_one_bad_entry_leaves_its_user_as_it_was_and_others_are_altered() -> Non
 
 @pytest.mark.mission("SEC-3", "SEC-114")
 def test_only_the_controller_alters_credentials_and_every_broker_describes_them() -> None:
+    """Brokers that serve clients as Kafka 3.9 forward nothing."""
     credential = ScramCredentialUpsertion("bob", 2, 8192, b"salt", b"p" * 64)
     deletion = ScramCredentialDeletion("al", 1)
 
@@ -286,6 +288,8 @@ def test_only_the_controller_alters_credentials_and_every_broker_describes_them(
         controller = cluster.controller_id()
         assert controller is not None
         alter = AlterUserScramCredentialsRequest([deletion], [credential])
+        for node in cluster.nodes().values():
+            node.serve_clients_as(Release.KAFKA_3_9)
         for broker_id in set(cluster.broker_ids) - {controller}:
             refused = await request(cluster, broker_id, alter, 0)
             assert refused.results == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from minikafka.core.backoff import ExponentialBackoff
@@ -32,12 +32,14 @@ class NodeToControllerConfig:
 
 
 class _Queued(NamedTuple):
-    """``versions`` are the lowest and the highest in which ``make`` makes the message."""
+    """``versions`` are the lowest and the highest in which ``make`` makes the message. If ``suits``
+    is not None, the controller's ApiVersions is read first: it must have one of the versions, and
+    ``suits`` must be true of its rows."""
 
     api_key: int
     versions: tuple[int, int]
     make: Callable[[int], Message]
-    if_offered: bool
+    suits: Callable[[Iterable[ApiVersion]], bool] | None
     deadline_ms: int
     reply: asyncio.Future[Any]
 
@@ -94,14 +96,25 @@ class NodeToController:
         """
         timeout_ms = self._config.request_timeout_ms
         return await self._request(
-            _key_of(message), (version, version), lambda _: message, False, timeout_ms
+            _key_of(message), (version, version), lambda _: message, None, timeout_ms
         )
 
     async def request_if_offered(self, message: Message, version: int, timeout_ms: int) -> Any:
         """Send ``message`` as ``request`` does, but only to a controller whose ApiVersions has this
         API in this version; otherwise return None."""
+        return await self.request_if(_any_controller, message, version, timeout_ms)
+
+    async def request_if(
+        self,
+        suits: Callable[[Iterable[ApiVersion]], bool],
+        message: Message,
+        version: int,
+        timeout_ms: int,
+    ) -> Any:
+        """Send ``message`` as ``request_if_offered`` does, but return None as well if ``suits`` is
+        false of the rows in the controller's ApiVersions."""
         return await self._request(
-            _key_of(message), (version, version), lambda _: message, True, timeout_ms
+            _key_of(message), (version, version), lambda _: message, suits, timeout_ms
         )
 
     async def request_in_highest_version(
@@ -109,20 +122,25 @@ class NodeToController:
     ) -> Any:
         """Send what ``make`` returns for the highest version up to ``highest`` that the ApiVersions
         of the controller has; return None if there is none. Raises as ``request``."""
-        return await self._request(api_key, (0, highest), make, True, timeout_ms)
+        return await self._request(api_key, (0, highest), make, _any_controller, timeout_ms)
 
     async def _request(
         self,
         api_key: int,
         versions: tuple[int, int],
         make: Callable[[int], Message],
-        if_offered: bool,
+        suits: Callable[[Iterable[ApiVersion]], bool] | None,
         timeout_ms: int,
     ) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        await self._queue.put(_Queued(api_key, versions, make, if_offered, deadline_ms, reply))
+        await self._queue.put(_Queued(api_key, versions, make, suits, deadline_ms, reply))
         return await reply
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no response yet."""
+        return self._queue.qsize() + (self._current is not None)
 
     async def _send_all(self) -> None:
         try:
@@ -136,6 +154,7 @@ class NodeToController:
                 else:
                     if not queued.reply.done():
                         queued.reply.set_result(response)
+                self._current = None
         finally:
             self._give_up()
 
@@ -157,7 +176,7 @@ class NodeToController:
             try:
                 channel = await self._connect(timeout_ms)
                 version: int | None = queued.versions[1]
-                if queued.if_offered:
+                if queued.suits is not None:
                     version = await self._highest_offered(channel, queued, timeout_ms)
                 if version is None:
                     return None
@@ -175,7 +194,7 @@ class NodeToController:
             response = await channel.request(ApiVersionsRequest(), 0, timeout_ms)
             self._offers = {row.api_key: row for row in response.api_keys}
         row = self._offers.get(queued.api_key)
-        if row is None:
+        if row is None or queued.suits is None or not queued.suits(self._offers.values()):
             return None
         lowest, highest = queued.versions
         version = min(highest, row.max_version)
@@ -229,6 +248,10 @@ class NodeToController:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def _any_controller(_: Iterable[ApiVersion]) -> bool:
+    return True
 
 
 def _key_of(message: Message) -> int:

@@ -197,6 +197,7 @@ class RequestThrottle:
 
     __slots__ = (
         "_busy_ns",
+        "_controller_ms",
         "_fetch",
         "_finished_ns",
         "_mutations",
@@ -232,6 +233,7 @@ class RequestThrottle:
         self._fetch = fetch
         self._mutations = mutations
         self._permits: MutationPermits | None = None
+        self._controller_ms = 0  # for how long the controller throttles the client
         self.exempt = False
         self._throttle_ms: int | None = None  # once it is known
         self._busy_ns = 0
@@ -287,6 +289,11 @@ class RequestThrottle:
             return take_freely
         return MutationPermits(self._quotas.clock, self._mutations, strict=False).take
 
+    def throttled_by_controller(self, throttle_ms: int) -> None:
+        """Throttle the client for at least as long as the controller does, to which the request was
+        forwarded. The controller counts the mutations of forwarded requests."""
+        self._controller_ms = throttle_ms
+
     # -- the response
 
     def finish(self, response: Any) -> int:
@@ -313,6 +320,9 @@ class RequestThrottle:
                 other_ms = self._quotas.produce.record(self._produce, self.size, now_ms)
             elif self._permits is not None:
                 other, other_ms = self._mutations, self._permits.throttle_ms()
+            elif self._controller_ms:
+                other = self._request if self._mutations is None else self._mutations
+                other_ms = self._controller_ms
             self._settle(request_ms, other, other_ms, now_ms)
         self._finished_ns = now_ns
         return self._throttle_ms or 0

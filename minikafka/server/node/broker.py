@@ -392,7 +392,7 @@ class BrokerNode:
         self._apis = Apis(
             self.broker_id,
             ApiTable(),
-            self._parts.services(EncodedTopics() if self._faults is None else None),
+            self._parts.services(EncodedTopics() if self._faults is None else None, client_quotas),
             release=views.release(self._config),
             stalls=stalls.meter,
             metrics=self.metrics,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
@@ -23,6 +24,7 @@ from minikafka.server.broker.admin.elections import LeaderElectionAdmin
 from minikafka.server.broker.admin.topics import TopicAdmin
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
+from minikafka.server.broker.apis.forwarding import Forwarding
 from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
@@ -35,6 +37,7 @@ from minikafka.server.broker.metadata.topic_rows import EncodedTopics
 from minikafka.server.broker.node_to_controller import NodeToController
 from minikafka.server.broker.producer_ids import AllocateBlock, ControllerBlocks, ZooKeeperBlocks
 from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
+from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.broker.record_formats import FormatConversion
 from minikafka.server.broker.replication.append_order import AppendOrder
 from minikafka.server.broker.replication.isr import (
@@ -52,6 +55,8 @@ from minikafka.server.node.plugins import alter_config_policy, create_topic_poli
 from minikafka.server.node.purgatories import BrokerPurgatories
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.session import ZkSession
+
+FORWARDING_LINKS: Final = 4  # so many requests of clients may wait at the controller at a time
 
 
 class BrokerParts:
@@ -77,6 +82,7 @@ class BrokerParts:
     ) -> None:
         self._world = world
         self._tokens = tokens
+        self._listener = listener
         self._protocols = protocols
         self._features = features
         self._authorization = authorization
@@ -99,6 +105,7 @@ class BrokerParts:
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = self._make_controller_link(listener)
         self._alter_partition = self._make_controller_link(listener)
+        self._forwarding = self._make_forwarding(listener)
         self.topic_creation = self._make_auto_topic_creation()
         self._internal_sizes = self._make_internal_sizes()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
@@ -197,6 +204,10 @@ class BrokerParts:
             views.to_controller(self._config, listener),
         )
 
+    def _make_forwarding(self, listener: str) -> Forwarding:
+        links = [self._make_controller_link(listener) for _ in range(FORWARDING_LINKS)]
+        return Forwarding(self._world, links, lambda: self._controller.is_active)
+
     def _isr_writes(self) -> IsrWrites:
         of_znodes = ZnodeIsrWrites(lambda: self._zk.store)
         protocol = views.inter_broker_protocol(self._config)
@@ -274,6 +285,7 @@ class BrokerParts:
         self._orphans.start(tasks)
         self._to_controller.start(tasks)
         self._alter_partition.start(tasks)
+        self._forwarding.start(tasks)
         self.topic_creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
@@ -285,6 +297,7 @@ class BrokerParts:
         self.groups.close()
         await self._to_controller.close()
         await self._alter_partition.close()
+        await self._forwarding.close()
         self._topic_reaper.close()
         self._election_reaper.close()
         await self._orphans.stop()
@@ -308,7 +321,7 @@ class BrokerParts:
             ),
         )
 
-    def services(self, encoded_topics: EncodedTopics | None) -> Services:
+    def services(self, encoded_topics: EncodedTopics | None, quotas: ClientQuotas) -> Services:
         """Return what request handlers use. Without ``encoded_topics`` all fields of a Metadata
         response can be changed."""
         return Services(
@@ -337,6 +350,7 @@ class BrokerParts:
             encoded_topics=encoded_topics,
             controller=self._controller,
             is_controller=lambda: self._controller.is_active,
+            forwarding=self._forwarding,
             fence=self.fence,
             groups=self.groups.coordinator,
             coordinators=self.groups.lookup,
@@ -345,6 +359,8 @@ class BrokerParts:
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
+            quotas=quotas,
+            inter_broker_listener=self._listener,
             protocols=self._protocols,
             role_taken=self._role_taken,
             replica_gone=self._replica_gone,

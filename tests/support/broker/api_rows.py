@@ -33,6 +33,7 @@ def row(
         overlapping=overlapping,
         in_parts=in_parts,
         parks_reads=parks_reads,
+        to_controller=False,
     )
 
 

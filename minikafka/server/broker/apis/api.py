@@ -62,7 +62,10 @@ class Api:
     node.
 
     If brokers send the requests, too (``senders``), all versions are served, even those that are
-    newer than the release shown to clients: brokers do not negotiate."""
+    newer than the release shown to clients: brokers do not negotiate.
+
+    ``to_controller`` is true if only the controller serves the requests, by a ``TaskHandler``:
+    other brokers of the newest release forward them to it (``forwarding``)."""
 
     key: ApiKey
     handler: Callable[[Services], Handler]
@@ -74,3 +77,4 @@ class Api:
     in_parts: bool = False
     overlapping: bool = False
     parks_reads: bool = False
+    to_controller: bool = False

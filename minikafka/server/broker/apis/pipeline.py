@@ -25,6 +25,7 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,9 +43,8 @@ from minikafka.protocol.frames import (
     encode_response,
     encode_response_parts,
 )
-from minikafka.protocol.layout import top_fields
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.prepared import PreparedRequests, has_records
 from minikafka.protocol.schema import Message
 from minikafka.server.broker.apis.api import Api, Senders
@@ -56,6 +56,7 @@ from minikafka.server.broker.apis.request import (
     RequestReply,
     Seam,
     UnreadableRequest,
+    error_response,
 )
 from minikafka.server.broker.apis.request_times import AllRequestTimes, RequestTimes, RequestWatch
 from minikafka.server.broker.apis.services import Services
@@ -291,15 +292,11 @@ class PendingReply:
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
         api_key = self._row.api_key
-        response: Any = RESPONSES[api_key]()
-        fields = top_fields(type(response), self._header.api_version)
-        if "error_code" not in fields:
+        response = error_response(api_key, self._header.api_version, error)
+        if response is None:
             self._times.failed(error.code.name)
             self.refuse("request_failed", api=api_key.api_name, error=str(error))
             return
-        response.error_code = error.code
-        if "error_message" in fields:
-            response.error_message = error.message
         self(response)
 
 
@@ -400,12 +397,22 @@ class Apis:
         newest = release.newest(api_key)
         if newest is None:
             return None
-        handler = api.handler(self._services)
-        if self._services.authorization is not None:
-            handler = api.authorization(self._services, handler, api.task)
+        handler, broker = api.handler(self._services), self._services
+        if api.to_controller and self._forwards:
+            assert api.task, "a forwarded request waits for the controller"
+            handler = broker.forwarding.before(handler)
+            # The guard decides here as the controller does: a refused request is not forwarded.
+            broker = replace(broker, is_controller=lambda: True)
+        if broker.authorization is not None:
+            handler = api.authorization(broker, handler, api.task)
         row = ServedApi(api, handler, min(api_key.max_version, newest), self.times)
         self._rows[key] = row
         return row
+
+    @property
+    def _forwards(self) -> bool:
+        """Whether requests for the controller are forwarded to it. Older releases refuse them."""
+        return self._shown is Release.NEWEST and self._release is Release.NEWEST
 
     def _api_versions_row(self) -> Api:
         """Return the row of ApiVersions, whose response is the list of the others."""

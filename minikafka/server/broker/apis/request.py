@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Protocol, TypeAlias
 
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.principals import ANONYMOUS, Principal
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
+from minikafka.protocol.layout import top_fields
+from minikafka.protocol.messages.registry import RESPONSES
 from minikafka.server.broker.quotas import RequestThrottle, TakePermits, take_freely
 
 
@@ -103,6 +106,19 @@ class Seam(Protocol):
         """Return what serves the request instead, as a task, by ``serve`` or not. None if it is
         served as usual."""
         ...
+
+
+def error_response(api_key: ApiKey, version: int, error: KafkaError) -> Any:
+    """Return the response that is nothing but ``error``; None if it has no field for an error at
+    its top level in this version."""
+    response: Any = RESPONSES[api_key]()
+    fields = top_fields(type(response), version)
+    if "error_code" not in fields:
+        return None
+    response.error_code = error.code
+    if "error_message" in fields:
+        response.error_message = error.message
+    return response
 
 
 # Called exactly once per request. ``None`` sends nothing (Produce with acks=0). A KafkaError is

@@ -18,6 +18,7 @@ from minikafka.server.broker.admin.elections import LeaderElectionAdmin
 from minikafka.server.broker.admin.topics import TopicAdmin
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
+from minikafka.server.broker.apis.forwarding import Forwarding
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.metadata.cache import MetadataCache
@@ -26,6 +27,7 @@ from minikafka.server.broker.metadata.finalized_features import FinalizedFeature
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
 from minikafka.server.broker.ports import Controller, GroupCoordination, TransactionCoordination
 from minikafka.server.broker.purgatories import Reaper
+from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.broker.record_formats import FormatConversion
 from minikafka.server.broker.replication.append_order import AppendOrder
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
@@ -74,6 +76,7 @@ class Services:
     encoded_topics: EncodedTopics | None
     controller: Controller
     is_controller: Callable[[], bool]
+    forwarding: Forwarding
     fence: ControllerFence
     groups: GroupCoordination
     coordinators: CoordinatorLookup
@@ -82,6 +85,8 @@ class Services:
     verification: TransactionVerification
     authorization: Authorization | None
     tokens: DelegationTokens
+    quotas: ClientQuotas
+    inter_broker_listener: str
     protocols: Mapping[str, str]
     role_taken: Callable[[TopicPartition, bool, int], None]
     replica_gone: Callable[[TopicPartition], None]

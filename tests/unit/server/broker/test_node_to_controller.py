@@ -106,6 +106,31 @@ async def test_the_versions_of_each_controller_are_requested(stage: Any) -> None
     assert (await send(stage)).controller_id == 3
 
 
+@pytest.mark.mission("FWD-3")
+async def test_only_a_controller_that_suits_gets_the_request(stage: Any) -> None:
+    seen: list[list[int]] = []
+
+    def suits(rows: Any) -> bool:
+        seen.append([row.api_key for row in rows])
+        return ApiKey.METADATA in seen[-1]
+
+    request = DescribeClusterRequest()
+    await stage.controller(2, offers=(ApiKey.DESCRIBE_CLUSTER,))
+    assert await stage.link.request_if(suits, request, 0, 1000) is None
+    await stage.controller(3, offers=(ApiKey.DESCRIBE_CLUSTER, ApiKey.METADATA))
+    assert (await stage.link.request_if(suits, request, 0, 1000)).controller_id == 3
+    assert [len(keys) for keys in seen] == [1, 2]
+    assert stage.link.waiting == 0
+    await stage.controller(2, responds=False)
+    requests = [send(stage), send(stage)]
+    await asyncio.sleep(0)
+    assert stage.link.waiting == 2
+    await stage.link.close()
+    for pending in requests:
+        with pytest.raises(ConnectionError):
+            await pending
+
+
 async def test_gives_up_in_the_end(stage: Any) -> None:
     requests = send(stage)
     for _ in range(30):

@@ -23,13 +23,11 @@ from minikafka.protocol.messages.alter_partition import (
     AlterPartitionTopic,
     IsrMember,
 )
-from minikafka.protocol.messages.envelope import EnvelopeRequest
 from minikafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from minikafka.server.broker.apis.brokers.allocate_producer_ids import AllocateProducerIdsHandler
 from minikafka.server.broker.apis.brokers.alter_partition import AlterPartitionHandler
-from minikafka.server.broker.apis.brokers.envelope import refuse_envelope
 from minikafka.server.broker.apis.cluster.update_features import UpdateFeaturesHandler
-from minikafka.server.broker.apis.request import RequestContext, UnreadableRequest
+from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.zookeeper.store import ZkStore
 from minikafka.server.zookeeper.znodes import FeatureZnode
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
@@ -261,12 +259,6 @@ async def test_a_level_is_finalized_if_all_registered_brokers_support_it(
         assert levels() == {"f": 2}
         assert await update(0, UpgradeType.SAFE_DOWNGRADE) is None
         assert levels() == {}
-
-
-@pytest.mark.mission("MIX-5")
-def test_no_request_is_forwarded() -> None:
-    with pytest.raises(UnreadableRequest):
-        refuse_envelope(context(ApiKey.ENVELOPE, 0), EnvelopeRequest(), lambda _: None)
 
 
 @pytest.mark.mission("MIX-14")

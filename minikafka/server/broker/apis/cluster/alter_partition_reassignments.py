@@ -95,4 +95,5 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
     authorization=before(_admit_reassignments),
     quota=Quota.REQUESTS,
     changes_state=False,
+    to_controller=True,
 )

@@ -96,4 +96,5 @@ ELECT_LEADERS = Api(
     authorization=before(_admit_elections),
     quota=Quota.REQUESTS,
     changes_state=False,
+    to_controller=True,
 )

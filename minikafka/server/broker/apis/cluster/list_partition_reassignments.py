@@ -71,4 +71,5 @@ LIST_PARTITION_REASSIGNMENTS = Api(
     authorization=needs(AclOperation.DESCRIBE),
     quota=Quota.REQUESTS,
     changes_state=False,
+    to_controller=True,
 )

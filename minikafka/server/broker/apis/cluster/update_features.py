@@ -63,4 +63,5 @@ UPDATE_FEATURES = Api(
     authorization=needs(AclOperation.ALTER),
     quota=Quota.REQUESTS,
     changes_state=False,
+    to_controller=True,
 )

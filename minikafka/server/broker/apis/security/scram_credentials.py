@@ -235,4 +235,5 @@ ALTER_USER_SCRAM_CREDENTIALS = Api(
     authorization=knowing(_guard),
     quota=Quota.REQUESTS,
     changes_state=False,
+    to_controller=True,
 )

@@ -110,4 +110,5 @@ CREATE_PARTITIONS = Api(
     authorization=knowing(_guard),
     quota=Quota.MUTATIONS,
     changes_state=False,
+    to_controller=True,
 )

@@ -185,4 +185,5 @@ CREATE_TOPICS = Api(
     quota=Quota.MUTATIONS,
     changes_state=False,
     senders=Senders.CLIENTS_AND_BROKERS,
+    to_controller=True,
 )

@@ -160,4 +160,5 @@ DELETE_TOPICS = Api(
     authorization=knowing(_guard),
     quota=Quota.MUTATIONS,
     changes_state=False,
+    to_controller=True,
 )

@@ -31,6 +31,7 @@ class Stage:
         self.lab = lab
         self.clock = lab.clock
         self.busy_ms = 0
+        self.controller_ms = 0  # for how long the controller throttles, if it served the request
         self.quotas = ClientQuotas(self.clock)
         self.quotas.set(ANY, "me", {"request_percentage": limit})
         routes = [
@@ -50,6 +51,8 @@ class Stage:
         reply(DescribeClusterResponse())
 
     async def in_a_task(self, context: RequestContext, request: Any) -> ListGroupsResponse:
+        assert context.throttle is not None
+        context.throttle.throttled_by_controller(self.controller_ms)
         self.clock.now_ms += self.busy_ms // 2
         await asyncio.sleep(0)
         self.clock.now_ms += self.busy_ms - self.busy_ms // 2
@@ -102,4 +105,25 @@ async def test_handlers_of_both_kinds_are_measured(lab: Lab, request_: Any, resp
         assert not waiting.done()
         lab.clock.advance(throttle_ms)
         await waiting
+        stage.apis.close()
+
+
+@pytest.mark.mission("FWD-5")
+async def test_a_client_that_the_controller_throttles_is_muted_here(lab: Lab) -> None:
+    stage = Stage(lab, "5")
+    request = ListGroupsRequest()
+    async with asyncio.TaskGroup() as tasks:
+        stage.apis.start(tasks)
+        peer = await lab.connect(await lab.serve(stage.apis.on_frame))
+        stage.controller_ms = 300
+        assert await stage.throttled(peer, request, ListGroupsResponse, SHORT_MS) == 300
+        stage.controller_ms = 0
+        waiting = asyncio.ensure_future(stage.throttled(peer, request, ListGroupsResponse, 0))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        lab.clock.advance(300)
+        assert await waiting == 0
+        # This broker's own throttle time is longer.
+        stage.controller_ms = 300
+        assert await stage.throttled(peer, request, ListGroupsResponse, LONG_MS) == 1_000
         stage.apis.close()
