@@ -74,7 +74,7 @@ from minikafka.protocol.messages import offset_for_leader_epoch as epochs
 from minikafka.protocol.messages import scram_credentials as scram
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
 from minikafka.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -104,6 +104,7 @@ STRANGER, BOB = "stranger", "bob"
 ANONYMOUS: Final = "User:ANONYMOUS"
 SETTINGS: Final[Mapping[str, str]] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "group.coordinator.rebalance.protocols": "classic",  # as by default in 3.9
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -702,6 +703,8 @@ class Renderer:
         return "closed" if response is None else self._text(response)
 
     def _text(self, value: Any) -> str:
+        if isinstance(value, ApiVersion):
+            value = as_of_3_9(value)
         if dataclasses.is_dataclass(value):
             fields = [
                 f"{each.name}={self._field(each.name, found)}"
@@ -710,6 +713,7 @@ class Renderer:
             ]
             return f"({', '.join(fields)})"
         if isinstance(value, list | tuple):
+            value = [each for each in value if not is_of_kafka_4(each)]
             return f"[{', '.join(sorted(map(self._text, value)))}]"
         if isinstance(value, UUID):
             return self.names.get(value, f"<{value.int}>")
@@ -721,6 +725,17 @@ class Renderer:
 
     def _field(self, name: str, value: Any) -> str:
         return "*" if name in _MASKED and value not in (-1, "") else self._text(value)
+
+
+def is_of_kafka_4(value: Any) -> bool:
+    """Whether the value is the row of an API that 3.9 does not have."""
+    return isinstance(value, ApiVersion) and ApiKey(value.api_key).max_version_3_9 is None
+
+
+def as_of_3_9(row: ApiVersion) -> ApiVersion:
+    newest = ApiKey(row.api_key).max_version_3_9
+    assert newest is not None
+    return dataclasses.replace(row, max_version=min(row.max_version, newest))
 
 
 def _is_default(each: dataclasses.Field[Any], value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import GROUP_VERSION
@@ -13,8 +15,9 @@ from minikafka.protocol.messages.consumer_group_describe import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
-from minikafka.server.broker.apis.guards import Serve, around
+from minikafka.server.broker.apis.guards import ApiGuard, Serve, around, knowing
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -99,11 +102,27 @@ def _topics_of(group: DescribedGroup) -> set[str]:
     }
 
 
+def _guard(broker: Services) -> ApiGuard:
+    """Without the feature the handler refuses every request, whoever sends it."""
+
+    async def filtered(
+        authorization: Authorization,
+        context: RequestContext,
+        request: ConsumerGroupDescribeRequest,
+        serve: Serve,
+    ) -> Any:
+        if not broker.features.level(GROUP_VERSION):
+            return await serve(request)
+        return await _filter_description(authorization, context, request, serve)
+
+    return around(filtered)
+
+
 CONSUMER_GROUP_DESCRIBE = Api(
     key=ApiKey.CONSUMER_GROUP_DESCRIBE,
     handler=lambda broker: ConsumerGroupDescribeHandler(broker.groups, broker.features),
     task=False,
-    authorization=around(_filter_description),
+    authorization=knowing(_guard),
     quota=Quota.REQUESTS,
     changes_state=False,
 )

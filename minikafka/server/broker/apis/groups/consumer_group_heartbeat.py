@@ -18,13 +18,13 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import Admitted, before
+from minikafka.server.broker.apis.guards import Admitted, ApiGuard, before, knowing
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 
-NOT_IN_FORCE = f"The feature {GROUP_VERSION} is not in force in this cluster."
 FIRST_VERSION_WITH_OWN_ID = 1  # before, the coordinator makes the id of a new member
 
 
@@ -42,8 +42,7 @@ class ConsumerGroupHeartbeatHandler:
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
     ) -> None:
         if not self._features.level(GROUP_VERSION):
-            refusal = ErrorCode.UNSUPPORTED_VERSION
-            reply(ConsumerGroupHeartbeatResponse(error_code=refusal, error_message=NOT_IN_FORCE))
+            reply(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
             return
         member_id, owned, topics = (
             request.member_id,
@@ -92,13 +91,28 @@ async def _admit(
     return Admitted(None, response=ConsumerGroupHeartbeatResponse(error_code=refusal))
 
 
+def _guard(broker: Services) -> ApiGuard:
+    """Without the feature the handler refuses every request, whoever sends it."""
+
+    async def admit(
+        authorization: Authorization,
+        context: RequestContext,
+        request: ConsumerGroupHeartbeatRequest,
+    ) -> Admitted:
+        if not broker.features.level(GROUP_VERSION):
+            return Admitted(request)
+        return await _admit(authorization, context, request)
+
+    return before(admit)
+
+
 CONSUMER_GROUP_HEARTBEAT = Api(
     key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
     handler=lambda broker: ConsumerGroupHeartbeatHandler(
         broker.groups, broker.world.entropy, broker.features
     ),
     task=False,
-    authorization=before(_admit),
+    authorization=knowing(_guard),
     quota=Quota.REQUESTS,
     changes_state=True,
 )
