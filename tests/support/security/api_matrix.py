@@ -727,13 +727,16 @@ class Renderer:
         return "*" if name in _MASKED and value not in (-1, "") else self._text(value)
 
 
+_OF_3_9: Final = {int(api_key): api_key.max_version_3_9 for api_key in ApiKey}
+
+
 def is_of_kafka_4(value: Any) -> bool:
     """Whether the value is the row of an API that 3.9 does not have."""
-    return isinstance(value, ApiVersion) and ApiKey(value.api_key).max_version_3_9 is None
+    return isinstance(value, ApiVersion) and _OF_3_9[value.api_key] is None
 
 
 def as_of_3_9(row: ApiVersion) -> ApiVersion:
-    newest = ApiKey(row.api_key).max_version_3_9
+    newest = _OF_3_9[row.api_key]
     assert newest is not None
     return dataclasses.replace(row, max_version=min(row.max_version, newest))
 
