@@ -194,9 +194,11 @@ class ReplicaLeaderElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ApiPartitionReassignment(ControllerEvent):
-    """An administrator requests reassignments; a target of None cancels the partition's one."""
+    """An administrator requests reassignments; a target of None cancels the partition's one. Unless
+    it ``may_change_factor``, each target must have as many replicas as the partition."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    may_change_factor: bool = True
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 

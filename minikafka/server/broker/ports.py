@@ -56,10 +56,13 @@ class Controller(Protocol):
         ...
 
     async def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        may_change_factor: bool,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Begin the reassignment of each partition to its target replicas, or cancel its current
-        reassignment (target None). Returns each partition's error, None after a success."""
+        reassignment (target None). Unless it ``may_change_factor``, refuse targets with another
+        number of replicas. Returns each partition's error, None after a success."""
         ...
 
     async def list_partition_reassignments(

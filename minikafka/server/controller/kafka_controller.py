@@ -266,13 +266,16 @@ class KafkaController:
         return elected
 
     async def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        may_change_factor: bool = True,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Start to reassign partitions to the target replicas; a target of None cancels the
-        partition's reassignment. Return each partition's error, or None if it was accepted. Raises
+        partition's reassignment. Unless it ``may_change_factor``, refuse targets with another
+        number of replicas. Return each partition's error, or None if it was accepted. Raises
         ``KafkaError``: NOT_CONTROLLER."""
         results: Mapping[TopicPartition, KafkaError | None] = await self.queue.submit(
-            events.ApiPartitionReassignment(targets)
+            events.ApiPartitionReassignment(targets, may_change_factor)
         )
         return results
 

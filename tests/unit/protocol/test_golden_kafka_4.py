@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.messages import alter_partition_reassignments as reassign
 from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
 from minikafka.protocol.messages import offset_commit, offset_fetch
@@ -35,6 +36,30 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    (
+        reassign.AlterPartitionReassignmentsRequest(
+            9,
+            False,
+            [reassign.ReassignableTopic("t", [reassign.ReassignablePartition(1, [2])])],
+        ),
+        1,
+        "00000009 00 02 02 74 02 00000001 02 00000002 00 00 00",
+    ),
+    (
+        reassign.AlterPartitionReassignmentsResponse(
+            0,
+            False,
+            0,
+            None,
+            [
+                reassign.ReassignableTopicResponse(
+                    "t", [reassign.ReassignablePartitionResponse(1, 38, "m")]
+                )
+            ],
+        ),
+        1,
+        "00000000 00 0000 00 02 02 74 02 00000001 0026 02 6d 00 00 00",
+    ),
     *(
         (
             ListOffsetsRequest(
