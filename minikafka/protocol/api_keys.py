@@ -95,7 +95,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION = 56, 3, 0, 3, 0, None
     UPDATE_FEATURES = 57, 1, 0, 1, 0, None
     ENVELOPE = 58, 0, 0, 0, None, None
-    DESCRIBE_CLUSTER = 60, 1, 0, 1, 0, None
+    DESCRIBE_CLUSTER = 60, 2, 0, 1, 0, None
     DESCRIBE_PRODUCERS = 61, 0, 0, 0, 0, None
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0, None, None
     LIST_TRANSACTIONS = 66, 1, 0, 1, None, None

@@ -9,6 +9,11 @@ from minikafka.protocol.messages import alter_partition_reassignments as reassig
 from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
 from minikafka.protocol.messages import offset_commit, offset_fetch
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,6 +41,16 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    (DescribeClusterRequest(include_fenced_brokers=True), 2, "00 01 01 00"),
+    (
+        DescribeClusterResponse(
+            cluster_id="c",
+            controller_id=1,
+            brokers=[DescribeClusterBroker(1, "h", 9, is_fenced=True)],
+        ),
+        2,
+        "00000000 0000 00 01 02 63 00000001 02 00000001 02 68 00000009 00 01 00 80000000 00",
+    ),
     (
         reassign.AlterPartitionReassignmentsRequest(
             9,

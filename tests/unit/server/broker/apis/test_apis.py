@@ -128,7 +128,10 @@ async def test_api_versions_lists_the_served_apis(lab: Lab) -> None:
         correlation_id, response = await receive(peer, ApiVersionsResponse, version)
         assert correlation_id == 7
         rows = [(row.api_key, row.min_version, row.max_version) for row in response.api_keys]
-        assert rows == [(1, 0, 17), (3, 0, 12), (18, 0, 4)]
+        assert rows == [
+            (key, 0, key.max_version)
+            for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS)
+        ]
     await stage.close()
 
 
@@ -159,7 +162,8 @@ BAD_FRAMES = {
     "bad_header": b"\x00",
     "unknown_api": struct.pack(">hhih", 999, 0, 7, -1),
     "unserved_api": struct.pack(">hhih", 3, 0, 7, -1),
-    "unsupported_version": struct.pack(">hhih", 60, 2, 7, -1) + b"\0",
+    "unsupported_version": struct.pack(">hhih", 60, ApiKey.DESCRIBE_CLUSTER.max_version + 1, 7, -1)
+    + b"\0",
     "negative_version": struct.pack(">hhih", 60, -1, 7, -1),
     "bad_request": struct.pack(">hhih", 60, 0, 7, -1) + b"\0",
 }
