@@ -98,7 +98,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 60, 2, 0, 1, 0, None
     DESCRIBE_PRODUCERS = 61, 0, 0, 0, 0, None
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0, None, None
-    LIST_TRANSACTIONS = 66, 1, 0, 1, None, None
+    LIST_TRANSACTIONS = 66, 2, 0, 1, None, None
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None

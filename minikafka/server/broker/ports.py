@@ -209,5 +209,9 @@ class TransactionCoordination(Protocol):
     def describe(self, transactional_id: str) -> TransactionState: ...
 
     def list_transactions(
-        self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
+        self,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        longer_than_ms: int,
+        pattern: str | None,
     ) -> ListTransactionsResponse: ...

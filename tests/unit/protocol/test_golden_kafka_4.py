@@ -20,6 +20,7 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
 from minikafka.protocol.schema import Message
 
 TOPIC_ID = UUID(int=(1 << 64) + 2)
@@ -41,6 +42,12 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    (
+        ListTransactionsRequest(["Ongoing"], [7], 5, "t.*"),
+        2,
+        "02 08 4f6e676f696e67 02 0000000000000007 0000000000000005 04 742e2a 00",
+    ),
+    (ListTransactionsRequest(), 2, "01 01 ffffffffffffffff 00 00"),
     (DescribeClusterRequest(include_fenced_brokers=True), 2, "00 01 01 00"),
     (
         DescribeClusterResponse(
