@@ -93,7 +93,7 @@ class ApiKey(IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0, 0, None
     ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0, 0, None
     ALTER_PARTITION = 56, 3, 0, 3, 0, None
-    UPDATE_FEATURES = 57, 1, 0, 1, 0, None
+    UPDATE_FEATURES = 57, 2, 0, 1, 0, None
     ENVELOPE = 58, 0, 0, 0, None, None
     DESCRIBE_CLUSTER = 60, 2, 0, 1, 0, None
     DESCRIBE_PRODUCERS = 61, 0, 0, 0, 0, None

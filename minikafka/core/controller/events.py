@@ -233,10 +233,11 @@ class AllocateProducerIds(ControllerEvent):
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures(ControllerEvent):
     """An administrator requests updates of finalized features (KIP-584). ``validate_only`` writes
-    nothing."""
+    nothing, and ``all_or_none`` writes nothing if an update is refused."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool
+    all_or_none: bool = False
     state = ControllerState.UPDATE_FEATURES
 
 

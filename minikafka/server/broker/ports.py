@@ -89,10 +89,11 @@ class Controller(Protocol):
         ...
 
     async def update_features(
-        self, updates: Iterable[FeatureUpdate], validate_only: bool
+        self, updates: Iterable[FeatureUpdate], validate_only: bool, all_or_none: bool
     ) -> Mapping[str, KafkaError | None]:
-        """Update finalized features. Returns each feature's error, None after a success. Also
-        raises FEATURE_UPDATE_FAILED."""
+        """Update finalized features. Returns each feature's error, None after a success; if
+        ``all_or_none``, no feature was updated unless all were. Also raises
+        FEATURE_UPDATE_FAILED."""
         ...
 
     def topic_name(self, topic_id: UUID) -> str | None:

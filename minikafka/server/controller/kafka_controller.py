@@ -312,12 +312,13 @@ class KafkaController:
         return block
 
     async def update_features(
-        self, updates: Iterable[FeatureUpdate], validate_only: bool
+        self, updates: Iterable[FeatureUpdate], validate_only: bool, all_or_none: bool = False
     ) -> Mapping[str, KafkaError | None]:
-        """Update finalized features. Return each feature's error, or None. Raises ``KafkaError``:
-        NOT_CONTROLLER, FEATURE_UPDATE_FAILED."""
+        """Update finalized features. Return each feature's error, or None; if ``all_or_none``, no
+        feature was updated unless all were. Raises ``KafkaError``: NOT_CONTROLLER,
+        FEATURE_UPDATE_FAILED."""
         results: Mapping[str, KafkaError | None] = await self.queue.submit(
-            events.UpdateFeatures(tuple(updates), validate_only)
+            events.UpdateFeatures(tuple(updates), validate_only, all_or_none)
         )
         return results
 

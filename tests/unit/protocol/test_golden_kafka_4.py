@@ -21,6 +21,11 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
+from minikafka.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from minikafka.protocol.schema import Message
 
 TOPIC_ID = UUID(int=(1 << 64) + 2)
@@ -42,6 +47,12 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    (
+        UpdateFeaturesRequest(9, [FeatureUpdateKey("f", 2, upgrade_type=2)], validate_only=True),
+        2,
+        "00000009 02 02 66 0002 02 00 01 00",
+    ),
+    (UpdateFeaturesResponse(0, 95, "m"), 2, "00000000 005f 02 6d 00"),
     (
         ListTransactionsRequest(["Ongoing"], [7], 5, "t.*"),
         2,
