@@ -41,7 +41,7 @@ class ApiKey(IntEnum):
         return row
 
     PRODUCE = 0, 11, 9, 11, 9, 6
-    FETCH = 1, 17, 12, 17, 12, 8
+    FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
     METADATA = 3, 12, 9, 12, 11, 6
     LEADER_AND_ISR = 4, 7, 4, 7, 5, 1

@@ -15,6 +15,7 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.protocol.messages.fetch import NOT_SENT, FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -47,6 +48,32 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    *(
+        (
+            FetchRequest(
+                max_wait_ms=1,
+                min_bytes=2,
+                max_bytes=3,
+                topics=[
+                    FetchTopic(
+                        "",
+                        TOPIC_ID,
+                        [
+                            FetchPartition(
+                                1, fetch_offset=4, partition_max_bytes=5, high_watermark=known
+                            )
+                        ],
+                    )
+                ],
+            ),
+            18,
+            (
+                f"00000001 00000002 00000003 00 00000000 ffffffff 02 {TOPIC} 02 00000001 ffffffff "
+                f"0000000000000004 ffffffff ffffffffffffffff 00000005 {tags} 00 01 01 00"
+            ),
+        )
+        for known, tags in ((6, "01 01 08 0000000000000006"), (NOT_SENT, "00"))
+    ),
     (
         UpdateFeaturesRequest(9, [FeatureUpdateKey("f", 2, upgrade_type=2)], validate_only=True),
         2,
