@@ -43,7 +43,7 @@ class ApiKey(IntEnum):
     PRODUCE = 0, 11, 9, 11, 9, 6
     FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
-    METADATA = 3, 12, 9, 12, 11, 6
+    METADATA = 3, 13, 9, 12, 11, 6
     LEADER_AND_ISR = 4, 7, 4, 7, 5, 1
     STOP_REPLICA = 5, 4, 2, 4, 3, 0
     UPDATE_METADATA = 6, 8, 6, 8, 7, 4

@@ -22,6 +22,11 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from minikafka.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -48,6 +53,16 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    (
+        MetadataRequest([MetadataRequestTopic(name="t")]),
+        13,
+        "02 00000000000000000000000000000000 02 74 00 01 00 00",
+    ),
+    (
+        MetadataResponse(cluster_id="c", controller_id=1, error_code=-1),
+        13,
+        "00000000 01 02 63 00000001 01 ffff 00",
+    ),
     *(
         (
             FetchRequest(

@@ -219,7 +219,7 @@ async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route: 
 @pytest.mark.parametrize(
     ("route", "request_", "version"),
     [
-        (row(ApiKey.METADATA, failing), MetadataRequest(), 5),
+        (row(ApiKey.METADATA, failing), MetadataRequest(), 12),
         (row(ApiKey.METADATA, failing_task, task=True), MetadataRequest(), 5),
         (row(ApiKey.PRODUCE, failing), ProduceRequest(acks=0), 9),
         (
@@ -242,13 +242,17 @@ async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
 
 
 async def test_an_error_code_is_used_where_the_version_has_it(lab: Lab) -> None:
-    stage = Stage(lab, row(ApiKey.FETCH, failing), row(ApiKey.FIND_COORDINATOR, failing))
+    routes = (ApiKey.FETCH, ApiKey.FIND_COORDINATOR, ApiKey.METADATA)
+    stage = Stage(lab, *(row(key, failing) for key in routes))
     peer = await stage.open()
     send(peer, FetchRequest(), 7)
     send(peer, FindCoordinatorRequest(), 3)
     assert (await receive(peer, FetchResponse, 7))[1].error_code == ErrorCode.INVALID_REQUEST
     _, found = await receive(peer, FindCoordinatorResponse, 3)
     assert (found.error_code, found.error_message) == (ErrorCode.INVALID_REQUEST, "no, thanks")
+    send(peer, MetadataRequest(), 13)
+    _, metadata = await receive(peer, MetadataResponse, 13)
+    assert metadata.error_code == ErrorCode.INVALID_REQUEST
     await stage.close()
 
 
