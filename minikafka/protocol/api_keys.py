@@ -41,9 +41,9 @@ class ApiKey(IntEnum):
         return row
 
     PRODUCE = 0, 11, 9, 11, 9, 6
-    FETCH = 1, 17, 12, 17, 12, 8
+    FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
-    METADATA = 3, 12, 9, 12, 11, 6
+    METADATA = 3, 13, 9, 12, 11, 6
     LEADER_AND_ISR = 4, 7, 4, 7, 5, 1
     STOP_REPLICA = 5, 4, 2, 4, 3, 0
     UPDATE_METADATA = 6, 8, 6, 8, 7, 4
@@ -85,7 +85,7 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42, 2, 2, 2, 2, 1
     ELECT_LEADERS = 43, 2, 2, 2, 2, None
     INCREMENTAL_ALTER_CONFIGS = 44, 1, 1, 1, 1, None
-    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 0, 0, 0, None
+    ALTER_PARTITION_REASSIGNMENTS = 45, 1, 0, 0, 0, None
     LIST_PARTITION_REASSIGNMENTS = 46, 0, 0, 0, 0, None
     OFFSET_DELETE = 47, 0, NEVER, 0, 0, None
     DESCRIBE_CLIENT_QUOTAS = 48, 1, 1, 1, 1, None
@@ -93,15 +93,16 @@ class ApiKey(IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0, 0, None
     ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0, 0, None
     ALTER_PARTITION = 56, 3, 0, 3, 0, None
-    UPDATE_FEATURES = 57, 1, 0, 1, 0, None
+    UPDATE_FEATURES = 57, 2, 0, 1, 0, None
     ENVELOPE = 58, 0, 0, 0, None, None
-    DESCRIBE_CLUSTER = 60, 1, 0, 1, 0, None
+    DESCRIBE_CLUSTER = 60, 2, 0, 1, 0, None
     DESCRIBE_PRODUCERS = 61, 0, 0, 0, 0, None
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0, None, None
-    LIST_TRANSACTIONS = 66, 1, 0, 1, None, None
+    LIST_TRANSACTIONS = 66, 2, 0, 1, None, None
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:

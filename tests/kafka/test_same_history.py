@@ -83,7 +83,9 @@ def reassign(cluster: RecordedCluster, **targets: Mapping[int, list[int] | None]
         )
         for topic, of_topic in targets.items()
     ]
-    response = cluster.request(reassignments.AlterPartitionReassignmentsRequest(60_000, topics))
+    response = cluster.request(
+        reassignments.AlterPartitionReassignmentsRequest(60_000, topics=topics)
+    )
     assert not any(p.error_code for t in response.responses for p in t.partitions), response
 
 

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -103,6 +103,12 @@ def topic_view(row: MetadataResponseTopic) -> TopicView:
     )
 
 
+def check_metadata(response: MetadataResponse) -> None:
+    """Raise KafkaError if a Metadata response has an error of the whole request."""
+    if response.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode(response.error_code))
+
+
 def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -> ClusterView:
     """Return a new view with the brokers and topics of a Metadata response.
 
@@ -112,7 +118,10 @@ def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -
     A partition is not replaced by one with an older leader epoch: the broker that sent it has stale
     metadata (KIP-320). A topic with another topic id was deleted and created again, and replaces
     the old one whole.
+
+    Raises KafkaError if the response has an error of the whole request (since version 13).
     """
+    check_metadata(response)
     topics = {name: old.topics[name] for name in wanted if name in old.topics}
     for row in response.topics:
         new = topic_view(row)

@@ -194,9 +194,11 @@ class ReplicaLeaderElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ApiPartitionReassignment(ControllerEvent):
-    """An administrator requests reassignments; a target of None cancels the partition's one."""
+    """An administrator requests reassignments; a target of None cancels the partition's one. Unless
+    it ``may_change_factor``, each target must have as many replicas as the partition."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    may_change_factor: bool = True
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
@@ -231,10 +233,11 @@ class AllocateProducerIds(ControllerEvent):
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures(ControllerEvent):
     """An administrator requests updates of finalized features (KIP-584). ``validate_only`` writes
-    nothing."""
+    nothing, and ``all_or_none`` writes nothing if an update is refused."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool
+    all_or_none: bool = False
     state = ControllerState.UPDATE_FEATURES
 
 

@@ -33,6 +33,11 @@ class FeatureDecision:
     target: Mapping[str, int]
     refusals: Mapping[str, str | None]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all updates are valid."""
+        return all(reason is None for reason in self.refusals.values())
+
 
 def first_levels(support: FeatureSupport) -> dict[str, int]:
     """Return the levels that the controller of a new cluster finalizes: the highest that it

@@ -78,6 +78,19 @@ def check_target(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
+def check_replication_factor(
+    context: ControllerContext, partition: TopicPartition, target: Sequence[int]
+) -> None:
+    """Check that ``target`` has as many replicas as the partition will have when a reassignment in
+    progress is done (KIP-860). Raises ``KafkaError``: INVALID_REPLICATION_FACTOR."""
+    factor = len(target_replicas(context.assignment(partition)))
+    if len(target) != factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(target)}",
+        )
+
+
 def dropped_replicas(current: ReplicaAssignment, requested: ReplicaAssignment) -> tuple[int, ...]:
     """Return the replicas that an earlier reassignment was adding and that ``requested`` does not
     have. They are removed at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from minikafka.core.regexes import Pattern
 from minikafka.core.transaction.transaction import (
     STATES_BY_TITLE,
     Transaction,
@@ -46,10 +47,12 @@ def is_listed(
     producer_ids: Collection[int],
     longer_than_ms: int,
     now_ms: int,
+    pattern: Pattern | None = None,
 ) -> bool:
     """Whether ListTransactions includes the transaction.
 
-    ``states`` None, empty ``producer_ids`` and a negative ``longer_than_ms`` do not filter.
+    ``states`` None, empty ``producer_ids``, a negative ``longer_than_ms`` and ``pattern`` None do
+    not filter. The pattern must match the whole transactional id (KIP-1152).
     """
     facts = transaction.facts
     return (
@@ -57,6 +60,7 @@ def is_listed(
         and (states is None or facts.state in states)
         and (not producer_ids or facts.producer_id in producer_ids)
         and (longer_than_ms < 0 or now_ms - facts.start_ms > longer_than_ms)
+        and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
     )
 
 

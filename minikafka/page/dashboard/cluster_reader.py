@@ -23,6 +23,7 @@ from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import (
     ClusterView,
     Node,
+    check_metadata,
     group_by_leader,
     merge,
     metadata_request,
@@ -297,7 +298,12 @@ class ClusterReader:
 
     async def _metadata(self, names: list[str] | None) -> MetadataResponse:
         """Send Metadata to the controller, which knows of changes first, or to any broker."""
-        call: Call[MetadataResponse] = Call(metadata_request(names), lambda response: response)
+
+        def read(response: MetadataResponse) -> MetadataResponse:
+            check_metadata(response)
+            return response
+
+        call = Call(metadata_request(names), read)
         timeout_ms = ALL_TOPICS_TIMEOUT_MS if names is None else TIMEOUT_MS
         controller = self.view.controller_id
         if controller in self.view.nodes:

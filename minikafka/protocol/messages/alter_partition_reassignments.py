@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import PARTITION_ERRORS, TOPIC_PARTITIONS, Places, topic_partitions
 from minikafka.protocol.schema import (
     WHOLE_CLUSTER,
+    Bool,
+    In,
     Int16,
     Int32,
     Message,
@@ -36,7 +39,8 @@ class ReassignableTopic:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest(Message):
-    """What is to move."""
+    """What is to move. ``allow_replication_factor_change`` False: refuse a target with more or
+    fewer replicas than the partition has (KIP-860)."""
 
     SPEC = request(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -51,6 +55,7 @@ class AlterPartitionReassignmentsRequest(Message):
     )
 
     timeout_ms: Int32 = 60000
+    allow_replication_factor_change: Annotated[Bool, In("1+")] = True
     topics: list[ReassignableTopic] = field(default_factory=list)
 
 
@@ -73,11 +78,13 @@ class ReassignableTopicResponse:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse(Message):
-    """One result per partition, or an error of the whole."""
+    """One result per partition, or an error of the whole. ``allow_replication_factor_change`` is
+    that of the request."""
 
     SPEC = response(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 
     throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Annotated[Bool, In("1+", ignorable=True)] = True
     error_code: Int16 = 0
     error_message: String | None = ""
     responses: list[ReassignableTopicResponse] = field(default_factory=list)

@@ -26,22 +26,25 @@ AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 
 @dataclass(slots=True)
 class DescribeClusterRequest(Message):
-    """``endpoint_type``: 1 brokers, 2 controllers."""
+    """``endpoint_type``: 1 brokers, 2 controllers. ``include_fenced_brokers``: also brokers that
+    are registered but not alive, which exist in KRaft only (KIP-1073)."""
 
     SPEC = request(ApiKey.DESCRIBE_CLUSTER, WHOLE, max_elements=ORDINARY)
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, In("1+")] = 1
+    include_fenced_brokers: Annotated[Bool, In("2+")] = False
 
 
 @dataclass(slots=True)
 class DescribeClusterBroker:
-    """A live broker."""
+    """A live broker, or a fenced one."""
 
     broker_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
+    is_fenced: Annotated[Bool, In("2+")] = False
 
 
 @dataclass(slots=True)

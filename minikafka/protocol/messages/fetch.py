@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -22,6 +22,8 @@ from minikafka.protocol.schema import (
     request,
     response,
 )
+
+NOT_SENT: Final = (1 << 63) - 1  # the high watermark of a request without one
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class FetchPartition:
     # A limit for this partition (KIP-74).
     partition_max_bytes: Int32 = 0
     replica_directory_id: Annotated[Uuid, In("17+", tag=0, ignorable=True)] = ZERO_UUID
+    # What a replica of KRaft's metadata knows; not read here (KIP-1166).
+    high_watermark: Annotated[Int64, In("18+", tag=1, ignorable=True)] = NOT_SENT
 
 
 @dataclass(slots=True)

@@ -24,13 +24,15 @@ from minikafka.protocol.schema import (
 @dataclass(slots=True)
 class ListTransactionsRequest(Message):
     """Empty filters take everything. ``duration_filter``: open for longer than so many
-    milliseconds; -1 for all."""
+    milliseconds; -1 for all. ``transactional_id_pattern``: a regular expression of RE2, which must
+    match the whole id; None or empty for all (KIP-1152)."""
 
     SPEC = request(ApiKey.LIST_TRANSACTIONS, WHOLE, max_elements=LOOK_UPS)
 
     state_filters: list[String] = field(default_factory=list)
     producer_id_filters: list[Int64] = field(default_factory=list)
     duration_filter: Annotated[Int64, In("1+")] = -1
+    transactional_id_pattern: Annotated[String | None, In("2+")] = None
 
 
 @dataclass(slots=True)

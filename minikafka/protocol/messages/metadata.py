@@ -89,7 +89,8 @@ class MetadataResponseTopic:
 
 @dataclass(slots=True)
 class MetadataResponse(Message):
-    """The cluster as the answering broker knows it."""
+    """The cluster as the answering broker knows it, or an error of the whole request, which has no
+    place before version 13."""
 
     SPEC = response(ApiKey.METADATA, Addresses("brokers"))
 
@@ -102,3 +103,4 @@ class MetadataResponse(Message):
     )
     # A bit per operation.
     cluster_authorized_operations: Annotated[Int32, In("8-10")] = AUTHORIZED_OPERATIONS_OMITTED
+    error_code: Annotated[Int16, In("13+", ignorable=True)] = 0

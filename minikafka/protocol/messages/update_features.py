@@ -55,11 +55,13 @@ class UpdatableFeatureResult:
 
 @dataclass(slots=True)
 class UpdateFeaturesResponse(Message):
-    """One result for each feature, or one error for the whole request."""
+    """One result for each feature up to version 1, or one error for the whole request."""
 
     SPEC = response(ApiKey.UPDATE_FEATURES)
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
-    results: list[UpdatableFeatureResult] = field(default_factory=list)
+    results: Annotated[list[UpdatableFeatureResult], In("0-1", ignorable=True)] = field(
+        default_factory=list
+    )

@@ -56,10 +56,13 @@ class Controller(Protocol):
         ...
 
     async def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        may_change_factor: bool,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Begin the reassignment of each partition to its target replicas, or cancel its current
-        reassignment (target None). Returns each partition's error, None after a success."""
+        reassignment (target None). Unless it ``may_change_factor``, refuse targets with another
+        number of replicas. Returns each partition's error, None after a success."""
         ...
 
     async def list_partition_reassignments(
@@ -86,10 +89,11 @@ class Controller(Protocol):
         ...
 
     async def update_features(
-        self, updates: Iterable[FeatureUpdate], validate_only: bool
+        self, updates: Iterable[FeatureUpdate], validate_only: bool, all_or_none: bool
     ) -> Mapping[str, KafkaError | None]:
-        """Update finalized features. Returns each feature's error, None after a success. Also
-        raises FEATURE_UPDATE_FAILED."""
+        """Update finalized features. Returns each feature's error, None after a success; if
+        ``all_or_none``, no feature was updated unless all were. Also raises
+        FEATURE_UPDATE_FAILED."""
         ...
 
     def topic_name(self, topic_id: UUID) -> str | None:
@@ -206,5 +210,9 @@ class TransactionCoordination(Protocol):
     def describe(self, transactional_id: str) -> TransactionState: ...
 
     def list_transactions(
-        self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
+        self,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        longer_than_ms: int,
+        pattern: str | None,
     ) -> ListTransactionsResponse: ...

@@ -123,8 +123,9 @@ class BrokerRequests:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     async def on_update_features(self, request: UpdateFeatures) -> Mapping[str, KafkaError | None]:
-        """Write the valid updates to ``/feature``. Return each feature's error, or None. Raises
-        ``KafkaError``: INVALID_REQUEST before inter-broker protocol 2.7, FEATURE_UPDATE_FAILED."""
+        """Write the valid updates to ``/feature``, or nothing if all must be valid and one is not.
+        Return each feature's error, or None. Raises ``KafkaError``: INVALID_REQUEST before
+        inter-broker protocol 2.7, FEATURE_UPDATE_FAILED."""
         store, config = self._services.store, self._services.config
         protocol = config.inter_broker_protocol
         if not protocol.has_features:
@@ -138,7 +139,8 @@ class BrokerRequests:
         support = FeatureSupport(config.supported_features, await store.broker_features())
         decision = decide_features(finalized, request.updates, support)
         failed: KafkaError | None = None
-        changed = decision.target != finalized and not request.validate_only
+        writes = not request.validate_only and (decision.is_whole or not request.all_or_none)
+        changed = writes and decision.target != finalized
         if changed and not await store.set_finalized_features(
             decision.target, protocol, version, self._services.fence
         ):

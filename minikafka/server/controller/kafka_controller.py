@@ -266,13 +266,16 @@ class KafkaController:
         return elected
 
     async def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        may_change_factor: bool = True,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Start to reassign partitions to the target replicas; a target of None cancels the
-        partition's reassignment. Return each partition's error, or None if it was accepted. Raises
+        partition's reassignment. Unless it ``may_change_factor``, refuse targets with another
+        number of replicas. Return each partition's error, or None if it was accepted. Raises
         ``KafkaError``: NOT_CONTROLLER."""
         results: Mapping[TopicPartition, KafkaError | None] = await self.queue.submit(
-            events.ApiPartitionReassignment(targets)
+            events.ApiPartitionReassignment(targets, may_change_factor)
         )
         return results
 
@@ -309,12 +312,13 @@ class KafkaController:
         return block
 
     async def update_features(
-        self, updates: Iterable[FeatureUpdate], validate_only: bool
+        self, updates: Iterable[FeatureUpdate], validate_only: bool, all_or_none: bool = False
     ) -> Mapping[str, KafkaError | None]:
-        """Update finalized features. Return each feature's error, or None. Raises ``KafkaError``:
-        NOT_CONTROLLER, FEATURE_UPDATE_FAILED."""
+        """Update finalized features. Return each feature's error, or None; if ``all_or_none``, no
+        feature was updated unless all were. Raises ``KafkaError``: NOT_CONTROLLER,
+        FEATURE_UPDATE_FAILED."""
         results: Mapping[str, KafkaError | None] = await self.queue.submit(
-            events.UpdateFeatures(tuple(updates), validate_only)
+            events.UpdateFeatures(tuple(updates), validate_only, all_or_none)
         )
         return results
 

@@ -87,9 +87,10 @@ class Reassignments:
             try:
                 if target is not None:
                     reassignment.check_target(self._context, partition, target)
-                requested[partition] = reassignment.requested_assignment(
-                    self._context, partition, target
-                )
+                assignment = reassignment.requested_assignment(self._context, partition, target)
+                if target is not None and not request.may_change_factor:
+                    reassignment.check_replication_factor(self._context, partition, target)
+                requested[partition] = assignment
             except KafkaError as error:
                 results[partition] = error.with_traceback(None)  # thousands: keep no frames
         await self._remove_requests(requested)

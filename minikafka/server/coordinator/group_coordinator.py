@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
-from minikafka.core.group.consumer.regexes import compiled
 from minikafka.core.group.description import (
     FetchedOffset,
     check_fetch,
@@ -34,6 +33,7 @@ from minikafka.core.group.result import (
 )
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.metadata_image import MetadataImage
+from minikafka.core.regexes import compiled
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from minikafka.core.coordinator_shard import RespondError
+from minikafka.core.regexes import TRANSACTIONAL_IDS, compile_regex
 from minikafka.core.transaction.description import described, is_listed, listed, states_named
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import Initialized, TransactionAppendPurpose
@@ -172,14 +173,22 @@ class TransactionCoordinator:
         return described(transactional_id, shard.transactions.get(transactional_id))
 
     def list_transactions(
-        self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
+        self,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        longer_than_ms: int,
+        pattern: str | None = None,
     ) -> ListTransactionsResponse:
-        """Handle ListTransactions. Empty filters and a negative ``longer_than_ms`` do not
-        filter."""
+        """Handle ListTransactions. Empty filters, also an empty ``pattern`` of transactional ids,
+        and a negative ``longer_than_ms`` do not filter."""
         if self.runtime.is_closed:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            ids = compile_regex(pattern, TRANSACTIONAL_IDS) if pattern else None
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
         known, unknown = states_named(states)
         wanted = known if states else None
         now_ms = self._clock.wall_ms()
@@ -189,7 +198,7 @@ class TransactionCoordinator:
                 listed(transaction)
                 for context in self.runtime.active()
                 for transaction in context.shard.transactions.values()
-                if is_listed(transaction, wanted, producer_ids, longer_than_ms, now_ms)
+                if is_listed(transaction, wanted, producer_ids, longer_than_ms, now_ms, ids)
             ],
         )
 

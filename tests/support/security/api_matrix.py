@@ -568,7 +568,9 @@ def _of_placement() -> Cases:
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
             "": reassign.AlterPartitionReassignmentsRequest(
                 1000,
-                [reassign.ReassignableTopic(OPEN, [reassign.ReassignablePartition(0, [BROKER])])],
+                topics=[
+                    reassign.ReassignableTopic(OPEN, [reassign.ReassignablePartition(0, [BROKER])])
+                ],
             )
         },
         ApiKey.LIST_PARTITION_REASSIGNMENTS: {

@@ -5,14 +5,33 @@ from uuid import UUID
 import pytest
 
 from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.messages import alter_partition_reassignments as reassign
 from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
+from minikafka.protocol.messages import describe_topic_partitions as pages
 from minikafka.protocol.messages import offset_commit, offset_fetch
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.protocol.messages.fetch import NOT_SENT, FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from minikafka.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from minikafka.protocol.schema import Message
 
@@ -35,6 +54,124 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    *(
+        (
+            pages.DescribeTopicPartitionsRequest([pages.TopicRequest("t")], 5, cursor),
+            0,
+            f"02 02 74 00 00000005 {text} 00",
+        )
+        for cursor, text in ((None, "ff"), (pages.Cursor("t", 1), "01 02 74 00000001 00"))
+    ),
+    *(
+        (
+            pages.DescribeTopicPartitionsResponse(
+                0,
+                [
+                    pages.DescribeTopicPartitionsResponseTopic(
+                        0,
+                        "t",
+                        TOPIC_ID,
+                        False,
+                        [
+                            pages.DescribeTopicPartitionsResponsePartition(
+                                *(0, 1, 2, 3, [2, 4], [2], [], [], [4])
+                            )
+                        ],
+                    )
+                ],
+                cursor,
+            ),
+            0,
+            (
+                f"00000000 02 0000 02 74 {TOPIC} 00 02 0000 00000001 00000002 00000003 "
+                "03 00000002 00000004 02 00000002 01 01 02 00000004 00 80000000 00 "
+                f"{text} 00"
+            ),
+        )
+        for cursor, text in ((None, "ff"), (pages.Cursor("t", 2), "01 02 74 00000002 00"))
+    ),
+    (
+        MetadataRequest([MetadataRequestTopic(name="t")]),
+        13,
+        "02 00000000000000000000000000000000 02 74 00 01 00 00",
+    ),
+    (
+        MetadataResponse(cluster_id="c", controller_id=1, error_code=-1),
+        13,
+        "00000000 01 02 63 00000001 01 ffff 00",
+    ),
+    *(
+        (
+            FetchRequest(
+                max_wait_ms=1,
+                min_bytes=2,
+                max_bytes=3,
+                topics=[
+                    FetchTopic(
+                        "",
+                        TOPIC_ID,
+                        [
+                            FetchPartition(
+                                1, fetch_offset=4, partition_max_bytes=5, high_watermark=known
+                            )
+                        ],
+                    )
+                ],
+            ),
+            18,
+            (
+                f"00000001 00000002 00000003 00 00000000 ffffffff 02 {TOPIC} 02 00000001 ffffffff "
+                f"0000000000000004 ffffffff ffffffffffffffff 00000005 {tags} 00 01 01 00"
+            ),
+        )
+        for known, tags in ((6, "01 01 08 0000000000000006"), (NOT_SENT, "00"))
+    ),
+    (
+        UpdateFeaturesRequest(9, [FeatureUpdateKey("f", 2, upgrade_type=2)], validate_only=True),
+        2,
+        "00000009 02 02 66 0002 02 00 01 00",
+    ),
+    (UpdateFeaturesResponse(0, 95, "m"), 2, "00000000 005f 02 6d 00"),
+    (
+        ListTransactionsRequest(["Ongoing"], [7], 5, "t.*"),
+        2,
+        "02 08 4f6e676f696e67 02 0000000000000007 0000000000000005 04 742e2a 00",
+    ),
+    (ListTransactionsRequest(), 2, "01 01 ffffffffffffffff 00 00"),
+    (DescribeClusterRequest(include_fenced_brokers=True), 2, "00 01 01 00"),
+    (
+        DescribeClusterResponse(
+            cluster_id="c",
+            controller_id=1,
+            brokers=[DescribeClusterBroker(1, "h", 9, is_fenced=True)],
+        ),
+        2,
+        "00000000 0000 00 01 02 63 00000001 02 00000001 02 68 00000009 00 01 00 80000000 00",
+    ),
+    (
+        reassign.AlterPartitionReassignmentsRequest(
+            9,
+            False,
+            [reassign.ReassignableTopic("t", [reassign.ReassignablePartition(1, [2])])],
+        ),
+        1,
+        "00000009 00 02 02 74 02 00000001 02 00000002 00 00 00",
+    ),
+    (
+        reassign.AlterPartitionReassignmentsResponse(
+            0,
+            False,
+            0,
+            None,
+            [
+                reassign.ReassignableTopicResponse(
+                    "t", [reassign.ReassignablePartitionResponse(1, 38, "m")]
+                )
+            ],
+        ),
+        1,
+        "00000000 00 0000 00 02 02 74 02 00000001 0026 02 6d 00 00 00",
+    ),
     *(
         (
             ListOffsetsRequest(

@@ -19,6 +19,7 @@ from minikafka.protocol.messages.update_features import (
 # Brokers require a name and a version from version 3 on; the version is what Java's client says
 # when it does not know its own.
 _SOFTWARE: Final = ("minikafka", "unknown")
+WITH_RESULTS: Final = 1  # the last version of UpdateFeatures with a result for each feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +63,5 @@ def update_features(
             row.feature: error_of(row.error_code, row.error_message) for row in response.results
         }
 
-    return ControllerCall(UpdateFeaturesRequest(timeout_ms, rows, validate_only), read)
+    request = UpdateFeaturesRequest(timeout_ms, rows, validate_only)
+    return ControllerCall(request, read, highest_version=WITH_RESULTS)

@@ -107,7 +107,7 @@ def alter_partition_reassignments(
         for tp, to in targets.items()
     )
     topics = [ReassignableTopic(name, partitions) for name, partitions in rows.items()]
-    return ControllerCall(AlterPartitionReassignmentsRequest(timeout_ms, topics), read)
+    return ControllerCall(AlterPartitionReassignmentsRequest(timeout_ms, topics=topics), read)
 
 
 def list_partition_reassignments(

@@ -10,7 +10,13 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from minikafka.core.client.calls import Call, ControllerCall, error_of, of_each, raise_for
-from minikafka.core.client.cluster_view import Node, TopicView, metadata_request, topic_view
+from minikafka.core.client.cluster_view import (
+    Node,
+    TopicView,
+    check_metadata,
+    metadata_request,
+    topic_view,
+)
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -132,6 +138,7 @@ def describe_topics(names: Iterable[str] | None) -> Call[list[TopicView]]:
     """
 
     def read(response: MetadataResponse) -> list[TopicView]:
+        check_metadata(response)
         return sorted((topic_view(row) for row in response.topics), key=lambda topic: topic.name)
 
     return Call(metadata_request(names), read)
@@ -183,6 +190,7 @@ def describe_cluster_by_metadata() -> Call[ClusterDescription]:
     """Build Metadata without topics, with the same result. Any broker serves it."""
 
     def read(response: MetadataResponse) -> ClusterDescription:
+        check_metadata(response)
         nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
 

@@ -22,8 +22,8 @@ from minikafka.core.group.consumer.member import (
 )
 from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, reconcile
-from minikafka.core.group.consumer.regexes import compile_regex
 from minikafka.core.metadata_image import MetadataImage
+from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
@@ -107,7 +107,7 @@ def check_request(facts: HeartbeatFacts, assignors: Iterable[str]) -> None:
     elif facts.member_epoch < LEAVES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     if facts.regex:
-        compile_regex(facts.regex)
+        compile_regex(facts.regex, SUBSCRIPTION)
     if facts.server_assignor is not None and facts.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

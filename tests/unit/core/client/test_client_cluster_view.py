@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from minikafka.core.client.cluster_view import (
     ClusterView,
     PartitionView,
@@ -13,7 +15,7 @@ from minikafka.core.client.cluster_view import (
     partition_counts,
 )
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 @dataclass
@@ -49,11 +51,16 @@ def metadata_response(
     brokers: list[BrokerRow] | None = None,
     cluster_id: str | None = "abc",
     controller_id: int = 1,
+    error_code: int = 0,
 ) -> Any:
     """A Metadata response."""
     some = [BrokerRow(2), BrokerRow(1)] if brokers is None else brokers
     return SimpleNamespace(
-        topics=topics or [], brokers=some, cluster_id=cluster_id, controller_id=controller_id
+        topics=topics or [],
+        brokers=some,
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        error_code=error_code,
     )
 
 
@@ -62,6 +69,12 @@ def test_cluster_view_is_empty_before_the_first_response() -> None:
     assert (view.version, view.cluster_id, view.controller_id) == (0, None, -1)
     assert not view.nodes
     assert not view.topics
+
+
+def test_a_response_that_failed_as_a_whole_is_not_merged() -> None:
+    with pytest.raises(KafkaError) as failure:
+        merge(ClusterView(), metadata_response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), ["t"])
+    assert failure.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_views_without_news_are_of_plain_topics_without_errors() -> None:

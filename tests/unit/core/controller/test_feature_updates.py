@@ -99,6 +99,7 @@ def test_only_valid_updates_change_levels_and_only_to_what_all_support(
 ) -> None:
     decision = decide(finalized, updates, support)
     valid = {u.feature: u for u in updates if decision.refusals[u.feature] is None}
+    assert decision.is_whole == (valid.keys() == decision.refusals.keys())
     for name in {*finalized, *decision.target, *valid}:
         before, after = finalized.get(name), decision.target.get(name)
         if name not in valid:

@@ -13,6 +13,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import Levels, UpgradeType
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from minikafka.protocol.messages.alter_partition import (
@@ -35,6 +36,9 @@ from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_eleme
 
 VERSIONS = range(4)
 COUNT = 2_000
+UNSUPPORTED = (
+    "Could not apply finalized feature update because the provided feature is not supported."
+)
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
@@ -259,6 +263,35 @@ async def test_a_level_is_finalized_if_all_registered_brokers_support_it(
         assert levels() == {"f": 2}
         assert await update(0, UpgradeType.SAFE_DOWNGRADE) is None
         assert levels() == {}
+
+
+@pytest.mark.mission("MIX-5")
+async def test_one_refused_feature_fails_all_since_version_2(new_cluster: NewCluster) -> None:
+    async with new_cluster(supported_features={"f": Levels(0, 2)}) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        down = FeatureUpdateKey("f", 1, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
+
+        async def update(*rows: FeatureUpdateKey) -> tuple[int, str | None]:
+            response = await UpdateFeaturesHandler(controller)(
+                context(ApiKey.UPDATE_FEATURES, 2), UpdateFeaturesRequest(feature_updates=[*rows])
+            )
+            read = decode(type(response), 2, encode(response, 2))
+            assert read.results == []
+            return read.error_code, read.error_message
+
+        def levels() -> dict[str, int]:
+            return FeatureZnode.decode(cluster.zookeeper.nodes["/feature"].data).features
+
+        code, message = await update(down, FeatureUpdateKey("a", 1))
+        assert code == ErrorCode.INVALID_REQUEST
+        assert message is not None
+        assert message.endswith("had an error: " + UNSUPPORTED)
+        assert levels() == {"f": 2}
+        assert await update(down) == (0, None)
+        assert levels() == {"f": 1}
+        await controller.stop()
+        code, _ = await update(down)
+        assert code == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.mission("MIX-14")

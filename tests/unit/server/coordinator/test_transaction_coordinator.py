@@ -299,6 +299,12 @@ def test_describe_and_list() -> None:
     assert listed(["Empty"], [], -1) == ["other"]
     assert listed([], [producer.producer_id], -1) == [ID]
     assert listed([], [], 10_000_000) == ["other"]  # it never began: -1 is long ago, as in Kafka
+    assert listed([], [], -1, None) == listed([], [], -1, "") == [ID, "other"]
+    assert listed([], [], -1, "oth.*") == ["other"]
+    assert listed([], [], -1, "oth") == []  # the whole id must match
+    assert listed(["Empty"], [], -1, ID) == []
+    invalid = lab.coordinator.list_transactions([], [], -1, "(")
+    assert (invalid.error_code, invalid.transaction_states) == (E.INVALID_REGULAR_EXPRESSION, [])
     unknown = lab.coordinator.list_transactions(["Empty", "Odd"], [], -1)
     assert unknown.unknown_state_filters == ["Odd"]
     lab.coordinator.close()

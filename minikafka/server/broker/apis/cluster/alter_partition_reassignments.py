@@ -38,11 +38,14 @@ class AlterPartitionReassignmentsHandler:
         async for name, row in in_slices(named):
             replicas = None if row.replicas is None else tuple(row.replicas)
             targets[TopicPartition(name, row.partition_index)] = replicas
+        may_change_factor = request.allow_replication_factor_change
         try:
-            results = await self._controller.alter_partition_reassignments(targets)
+            results = await self._controller.alter_partition_reassignments(
+                targets, may_change_factor
+            )
         except KafkaError as error:
             return AlterPartitionReassignmentsResponse(
-                error_code=error.code, error_message=error.message
+                0, may_change_factor, error.code, error.message
             )
         topics: dict[str, ReassignableTopicResponse] = {}
         async for tp in in_slices(targets):
@@ -51,7 +54,7 @@ class AlterPartitionReassignmentsHandler:
                 topic = topics[tp.topic] = ReassignableTopicResponse(tp.topic, [])
             topic.partitions.append(_reassignment_result(tp.partition, results[tp]))
         return AlterPartitionReassignmentsResponse(
-            error_message=None, responses=list(topics.values())
+            0, may_change_factor, ErrorCode.NONE, None, list(topics.values())
         )
 
 
@@ -81,6 +84,7 @@ async def _admit_reassignments(
         rows.append(ReassignableTopicResponse(topic.name, partitions))
     response = AlterPartitionReassignmentsResponse(
         0,
+        request.allow_replication_factor_change,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         MESSAGES[ErrorCode.CLUSTER_AUTHORIZATION_FAILED],
         rows,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minikafka.core.security.acls import AclOperation
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.features import FeatureUpdate, UpgradeType
@@ -18,6 +20,9 @@ from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.ports import Controller
 from minikafka.server.broker.quotas import Quota
 
+# In this version one update that is refused fails the request, and no feature has a result.
+ALL_OR_NONE_SINCE: Final = 2
+
 
 class UpdateFeaturesHandler:
     """Serves UpdateFeatures (a ``TaskHandler``).
@@ -32,9 +37,18 @@ class UpdateFeaturesHandler:
     ) -> UpdateFeaturesResponse:
         updates = [_feature_update(row, context.version) for row in request.feature_updates]
         try:
-            results = await self._controller.update_features(updates, request.validate_only)
+            results = await self._controller.update_features(
+                updates, request.validate_only, context.version >= ALL_OR_NONE_SINCE
+            )
         except KafkaError as error:
             return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+        errors = [error for error in results.values() if error is not None]
+        if errors and context.version >= ALL_OR_NONE_SINCE:
+            return UpdateFeaturesResponse(
+                error_code=errors[0].code,
+                error_message="The update failed for all features since the following feature had "
+                f"an error: {errors[0].message}",
+            )
         return UpdateFeaturesResponse(
             error_message=None,
             results=[_feature_result(feature, error) for feature, error in results.items()],

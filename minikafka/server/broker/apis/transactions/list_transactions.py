@@ -27,7 +27,10 @@ class ListTransactionsHandler:
     ) -> None:
         reply(
             self._transactions.list_transactions(
-                request.state_filters, request.producer_id_filters, request.duration_filter
+                request.state_filters,
+                request.producer_id_filters,
+                request.duration_filter,
+                request.transactional_id_pattern,
             )
         )
 

@@ -66,6 +66,7 @@ def test_levels_are_updated_one_by_one() -> None:
         validate_only=True,
     )
     assert isinstance(call, ControllerCall)
+    assert call.highest_version == 1  # the last version with results
     sent: Any = decode(UpdateFeaturesRequest, 1, encode(call.request, 1))
     rows = [FeatureUpdateKey("a", 2, upgrade_type=1), FeatureUpdateKey("b", 0, upgrade_type=2)]
     assert sent == UpdateFeaturesRequest(900, rows, True)

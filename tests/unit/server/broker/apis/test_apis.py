@@ -128,7 +128,10 @@ async def test_api_versions_lists_the_served_apis(lab: Lab) -> None:
         correlation_id, response = await receive(peer, ApiVersionsResponse, version)
         assert correlation_id == 7
         rows = [(row.api_key, row.min_version, row.max_version) for row in response.api_keys]
-        assert rows == [(1, 0, 17), (3, 0, 12), (18, 0, 4)]
+        assert rows == [
+            (key, 0, key.max_version)
+            for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS)
+        ]
     await stage.close()
 
 
@@ -159,7 +162,8 @@ BAD_FRAMES = {
     "bad_header": b"\x00",
     "unknown_api": struct.pack(">hhih", 999, 0, 7, -1),
     "unserved_api": struct.pack(">hhih", 3, 0, 7, -1),
-    "unsupported_version": struct.pack(">hhih", 60, 2, 7, -1) + b"\0",
+    "unsupported_version": struct.pack(">hhih", 60, ApiKey.DESCRIBE_CLUSTER.max_version + 1, 7, -1)
+    + b"\0",
     "negative_version": struct.pack(">hhih", 60, -1, 7, -1),
     "bad_request": struct.pack(">hhih", 60, 0, 7, -1) + b"\0",
 }
@@ -215,7 +219,7 @@ async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route: 
 @pytest.mark.parametrize(
     ("route", "request_", "version"),
     [
-        (row(ApiKey.METADATA, failing), MetadataRequest(), 5),
+        (row(ApiKey.METADATA, failing), MetadataRequest(), 12),
         (row(ApiKey.METADATA, failing_task, task=True), MetadataRequest(), 5),
         (row(ApiKey.PRODUCE, failing), ProduceRequest(acks=0), 9),
         (
@@ -238,13 +242,17 @@ async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
 
 
 async def test_an_error_code_is_used_where_the_version_has_it(lab: Lab) -> None:
-    stage = Stage(lab, row(ApiKey.FETCH, failing), row(ApiKey.FIND_COORDINATOR, failing))
+    routes = (ApiKey.FETCH, ApiKey.FIND_COORDINATOR, ApiKey.METADATA)
+    stage = Stage(lab, *(row(key, failing) for key in routes))
     peer = await stage.open()
     send(peer, FetchRequest(), 7)
     send(peer, FindCoordinatorRequest(), 3)
     assert (await receive(peer, FetchResponse, 7))[1].error_code == ErrorCode.INVALID_REQUEST
     _, found = await receive(peer, FindCoordinatorResponse, 3)
     assert (found.error_code, found.error_message) == (ErrorCode.INVALID_REQUEST, "no, thanks")
+    send(peer, MetadataRequest(), 13)
+    _, metadata = await receive(peer, MetadataResponse, 13)
+    assert metadata.error_code == ErrorCode.INVALID_REQUEST
     await stage.close()
 
 

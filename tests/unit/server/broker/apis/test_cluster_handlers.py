@@ -160,7 +160,7 @@ def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
 BROKERS = [live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_cluster_by_listener(version: int) -> None:
     handler = DescribeClusterHandler(cache_with(update({}, BROKERS)), "c1")
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
@@ -170,6 +170,13 @@ def test_the_cluster_by_listener(version: int) -> None:
         (1, "host1", 9101, "r1")
     ]
     assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_no_broker_is_fenced(wanted: bool) -> None:
+    handler = DescribeClusterHandler(cache_with(update({}, BROKERS)), "c1")
+    response = respond(handler, DescribeClusterRequest(include_fenced_brokers=wanted), 2)
+    assert [(b.broker_id, b.is_fenced) for b in response.brokers] == [(1, False)]
 
 
 def test_a_controller_that_is_not_listed_is_not_named() -> None:

@@ -26,7 +26,7 @@ from tests.support.broker.cluster_metadata import (
 )
 from tests.support.world.standing_clock import standing_clock
 
-VERSIONS = range(13)
+VERSIONS = range(14)
 
 
 class Creation:

@@ -56,8 +56,8 @@ class Controller:
     def elect_leaders(self, partitions: Any, election_type: ElectionType) -> Any:
         return self._respond(list(partitions), election_type)
 
-    def alter_partition_reassignments(self, targets: Any) -> Any:
-        return self._respond(targets)
+    def alter_partition_reassignments(self, targets: Any, may_change_factor: bool) -> Any:
+        return self._respond(targets, may_change_factor)
 
     def list_partition_reassignments(self, partitions: Any) -> Any:
         return self._respond(partitions)
@@ -163,7 +163,7 @@ async def test_reassignments() -> None:
     invalid = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty")
     lab.controller.result = {U0: invalid, T1: None, T0: None}
     response = await lab.send(handler, request, 0)
-    assert lab.controller.requests == [({T0: (1, 2), T1: None, U0: ()},)]
+    assert lab.controller.requests == [({T0: (1, 2), T1: None, U0: ()}, True)]
     assert (response.error_code, response.error_message) == (0, None)
     assert [
         (topic.name, p.partition_index, p.error_code, p.error_message)
@@ -174,6 +174,22 @@ async def test_reassignments() -> None:
     response = await lab.send(handler, request, 0)
     assert (response.error_code, response.error_message) == (41, "moved")
     assert response.responses == []
+
+
+async def test_the_replication_factor_may_be_kept_since_version_1() -> None:
+    lab = Lab()
+    handler = AlterPartitionReassignmentsHandler(cast(Any, lab.controller))
+    topics = [ReassignableTopic("t", [ReassignablePartition(0, [1])])]
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=False, topics=topics
+    )
+    for result in ({T0: None}, MOVED):
+        lab.controller.result = result
+        response = await lab.send(handler, request, 1)
+        assert response.allow_replication_factor_change is False
+    assert lab.controller.requests == [({T0: (1,)}, False)] * 2
+    with pytest.raises(ValueError, match="allow_replication_factor_change"):
+        encode(request, 0)
 
 
 @pytest.mark.parametrize("some", [True, False])

@@ -184,6 +184,10 @@ def test_describe_and_list() -> None:
     for version in (0, 1):
         listed = send(ListTransactionsHandler(lab.coordinator), version, ListTransactionsRequest())
         assert [row.transaction_state for row in listed.transaction_states] == ["Ongoing"]
+    for pattern, states in ((None, ["Ongoing"]), (ID, ["Ongoing"]), ("x.*", [])):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        listed = send(ListTransactionsHandler(lab.coordinator), 2, request)
+        assert [row.transaction_state for row in listed.transaction_states] == states
 
 
 # -- at a leader

@@ -53,7 +53,7 @@ async def alone(cluster: ReplicaCluster) -> Node:
     return cluster[1]
 
 
-@pytest.mark.parametrize("version", [4, 12, 13, 17])
+@pytest.mark.parametrize("version", [4, 12, 13, 17, 18])
 async def test_a_fetch_waits_up_to_max_wait_ms_for_its_known_partitions(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
@@ -98,7 +98,7 @@ async def test_other_errors_end_the_wait() -> None:
         assert rows(beyond)[2][1] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("version", [12, 17, 18])
 async def test_a_session_waits_in_each_request_and_repeats_the_error(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)

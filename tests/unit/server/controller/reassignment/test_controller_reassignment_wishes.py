@@ -31,6 +31,29 @@ async def move(
     return [ErrorCode.NONE if e is None else e.code for e in map(results.get, targets)]
 
 
+@pytest.mark.mission("REA-1")
+async def test_a_request_may_keep_the_replication_factor(new_cluster: NewCluster) -> None:
+    async with new_cluster() as cluster:
+        await cluster.start(7, 1, 2, 3, 4)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        controller = cluster.active
+        for target in ((3,), (1, 2, 3)):
+            result = (await controller.alter_partition_reassignments({tp: target}, False))[tp]
+            assert result is not None
+            assert result.code is ErrorCode.INVALID_REPLICATION_FACTOR
+            assert moves(cluster, tp) == NOTHING
+        missing = TopicPartition("missing", 0)
+        result = (await controller.alter_partition_reassignments({missing: (1,)}, False))[missing]
+        assert result is not None
+        assert result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        # While replicas are moved, the target's are counted.
+        for accepted in ((3, 4), (2, 4), None):
+            results = await controller.alter_partition_reassignments({tp: accepted}, False)
+            assert results == {tp: None}
+            await cluster.settle()
+        assert moves(cluster, tp) == NOTHING
+
+
 async def lead(
     cluster: ClusterOfControllers, tp: TopicPartition, leader: int, isr: tuple[int, ...]
 ) -> None:
