@@ -123,7 +123,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("Consumer groups (KIP-848) are served without these, and share groups are not served.", (
         _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
-        _string("group.consumer.migration.policy", "disabled", "Whether classic groups may become consumer groups and back.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
         _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),

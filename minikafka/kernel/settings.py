@@ -282,6 +282,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
     _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
     _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
+    _string("group.consumer.migration.policy", "bidirectional", "Which groups with members change their protocol: classic groups become consumer groups (upgrade) when a member of that protocol joins, consumer groups become classic ones (downgrade) when the last one has left.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
     _list("group.coordinator.rebalance.protocols", ("classic", "consumer"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),

@@ -6,12 +6,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from minikafka.core.group.records import ConsumerGroupRecord, decode_record, encode_record
+from minikafka.core.client.assignors.model import Subscription
+from minikafka.core.client.assignors.wire import encode_assignment, encode_subscription
+from minikafka.core.group.records import (
+    ConsumerGroupRecord,
+    GroupRecord,
+    GroupStored,
+    decode_record,
+    encode_record,
+)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -25,6 +35,9 @@ from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minikafka.protocol.messages.heartbeat import HeartbeatRequest
+from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.list_groups import ListGroupsRequest
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.offset_commit import (
@@ -37,6 +50,7 @@ from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
@@ -68,17 +82,20 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
-    with InsideCluster(1, {"offsets.topic.num.partitions": 1}) as cluster:
+    settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    with InsideCluster(1, settings) as cluster:
         yield cluster.bootstrap
 
 
 class Conversation:
     """The requests of a test to one broker, and what it has answered: texts, in which topic ids
-    are replaced by names."""
+    are replaced by names, and so are the ids of members that the broker has made."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self.group = GROUP
         self.ids: dict[str, UUID] = {}
+        self.member_ids: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
 
     async def begin(self) -> None:
@@ -99,16 +116,22 @@ class Conversation:
     async def request(self, message: Any, version: int) -> Any:
         return await self._channel.request(message, version, TIMEOUT_MS)
 
-    async def ask(self, label: str, message: Any, version: int) -> None:
+    async def ask(self, label: str, message: Any, version: int) -> Any:
         response = await self.request(message, version)
         self._tidy(response)
-        text = repr(response)
+        self.answers.append((f"{self.group}: {label}", self._named(response)))
+        return response
+
+    def _named(self, value: Any) -> str:
+        text = repr(value)
         for name, topic_id in self.ids.items():
             text = text.replace(repr(topic_id), f"<{name}>")
-        self.answers.append((label, text))
+        for name, member_id in self.member_ids.items():
+            text = text.replace(member_id, f"<{name}>")
+        return text
 
     async def beat(self, label: str, member_id: str, epoch: int, **facts: Any) -> None:
-        group_id, version = facts.pop("group_id", GROUP), facts.pop("version", 1)
+        group_id, version = facts.pop("group_id", self.group), facts.pop("version", 1)
         request = ConsumerGroupHeartbeatRequest(group_id, member_id, epoch, **facts)
         await self.ask(label, request, version)
 
@@ -117,13 +140,60 @@ class Conversation:
 
     async def commit(self, label: str, member_id: str, epoch: int, version: int = 9) -> None:
         topic = OffsetCommitRequestTopic("ka", partitions=[OffsetCommitRequestPartition(0, 7)])
-        request = OffsetCommitRequest(GROUP, epoch, member_id, topics=[topic])
+        request = OffsetCommitRequest(self.group, epoch, member_id, topics=[topic])
         await self.ask(label, request, version)
 
     async def fetch(self, label: str, member_id: str | None, epoch: int) -> None:
         topic = OffsetFetchRequestTopics("ka", partition_indexes=[0])
-        group = OffsetFetchRequestGroup(GROUP, member_id, epoch, [topic])
+        group = OffsetFetchRequestGroup(self.group, member_id, epoch, [topic])
         await self.ask(label, OffsetFetchRequest(groups=[group]), 9)
+
+    # -- members of the classic protocol; ``who`` is a name for the id that the broker makes
+
+    async def join(
+        self,
+        label: str,
+        who: str,
+        *,
+        owned: tuple[int, ...] = (),
+        topic: str = "ka",
+        version: int = 9,
+        protocols: tuple[str, ...] = ("range", "cooperative-sticky"),
+        subscription_version: int = 3,
+        **facts: Any,
+    ) -> None:
+        partitions = tuple(TopicPartition(topic, number) for number in owned)
+        metadata = encode_subscription(Subscription((topic,), partitions), subscription_version)
+        named = [JoinGroupRequestProtocol(name, metadata) for name in protocols]
+        facts.setdefault("member_id", self.member_ids.get(who, ""))
+        facts.setdefault("protocol_type", "consumer")
+        request = JoinGroupRequest(self.group, 10_000, 60_000, protocols=named, **facts)
+        response = await self.request(request, version)
+        if response.member_id and not request.member_id:
+            self.member_ids[who] = response.member_id
+        self._tidy(response)
+        text = self._named(response)
+        self.answers.append((f"{self.group}: {label}", text))
+
+    async def sync(
+        self, label: str, who: str, generation: int, assigns: bool = False, **facts: Any
+    ) -> None:
+        """Send SyncGroup; the one that ``assigns`` takes all partitions."""
+        member_id = self.member_ids.get(who, who)
+        every = encode_assignment([TopicPartition("ka", n) for n in range(PARTITIONS["ka"])])
+        assignments = [SyncGroupRequestAssignment(member_id, every)] if assigns else []
+        facts = {"protocol_type": "consumer", "protocol_name": "range", **facts}
+        request = SyncGroupRequest(
+            self.group, generation, member_id, assignments=assignments, **facts
+        )
+        await self.ask(label, request, 5)
+
+    async def live(self, label: str, who: str, generation: int, **facts: Any) -> None:
+        member_id = self.member_ids.get(who, who)
+        await self.ask(label, HeartbeatRequest(self.group, generation, member_id, **facts), 4)
+
+    async def leave(self, label: str, *members: MemberIdentity) -> None:
+        await self.ask(label, LeaveGroupRequest(self.group, members=list(members)), 5)
 
     def _tidy(self, value: Any) -> None:
         """Sort rows of topics and members: Kafka's are in the order of a hash map."""
@@ -134,7 +204,7 @@ class Conversation:
             if value and hasattr(value[0], "topic_id"):
                 value.sort(key=lambda row: names.get(row.topic_id, ""))
             elif value and hasattr(value[0], "member_id"):
-                value.sort(key=lambda row: row.member_id)
+                value.sort(key=lambda row: self._named(row.member_id))
         elif is_dataclass(value):
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
@@ -144,22 +214,35 @@ class Conversation:
         name = "__consumer_offsets"
         topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
         response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
-        found: list[str] = []
+        found: list[GroupRecord] = []
         for record in decode_records(response.responses[0].partitions[0].records):
             decoded = decode_record(record.key or b"", record.value)
-            if isinstance(decoded, ConsumerGroupRecord):
+            if _is_compared(decoded):
+                assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                found.append(self._text(decoded))
-        return found
+                found.append(decoded)
+        return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
 
-    def _text(self, record: ConsumerGroupRecord) -> str:
+    def _text(self, record: GroupRecord) -> str:
+        assert isinstance(record, ConsumerGroupRecord | GroupStored)
         self._tidy(record.value)
         if isinstance(record.value, ConsumerGroupMetadataValue):
             record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
-        text = repr(record)
-        for name, topic_id in self.ids.items():
-            text = text.replace(repr(topic_id), f"<{name}>")
-        return text
+        if isinstance(record, GroupStored) and record.value is not None:
+            record.value.current_state_timestamp = 0
+        return self._named(record)
+
+
+def _is_compared(record: GroupRecord | None) -> bool:
+    """Kafka 4 writes an empty generation 0 when a classic group is created."""
+    if isinstance(record, GroupStored):
+        return record.value is None or record.value.generation > 0
+    return isinstance(record, ConsumerGroupRecord)
+
+
+def _kind(record: GroupRecord) -> object:
+    """Records of one kind that follow each other are in the order of a hash map."""
+    return type(record.key) if isinstance(record, ConsumerGroupRecord) else None
 
 
 async def refusals(talk: Conversation) -> None:
@@ -253,7 +336,137 @@ async def an_end(talk: Conversation) -> None:
     await talk.ask("is deleted", DeleteGroupsRequest([GROUP]), 2)
 
 
-SCENES = (refusals, two_members, commits, fetches, static_members, an_end)
+# -- members of the classic protocol
+
+
+async def an_upgrade(talk: Conversation) -> None:
+    """A classic group becomes a consumer group, and its member learns what it must revoke."""
+    talk.group = "up"
+    await talk.join("needs an id", "c1")
+    await talk.join("joins", "c1")
+    await talk.sync("assigns", "c1", 1, assigns=True)
+    await talk.live("lives", "c1", 1)
+    await talk.beat("stays in no consumer group", "m1", 1)
+    await talk.beat("another joins", "m1", 0, **JOINS)
+    await talk.ask("is described", ConsumerGroupDescribeRequest(["up"]), 1)
+    await talk.ask("is no classic group", DescribeGroupsRequest(["up"]), 6)
+    await talk.live("is to join again", "c1", 1)
+    await talk.sync("is to join first", "c1", 1)
+    await talk.commit("in its generation", talk.member_ids["c1"], 1, version=8)
+    await talk.commit("in another generation", talk.member_ids["c1"], 2)
+    await talk.fetch("in its generation", talk.member_ids["c1"], 1)
+    await talk.fetch("in another generation", talk.member_ids["c1"], 3)
+    await talk.join("joins again", "c1", owned=(0, 1, 2, 3, 4, 5))
+    await talk.live("has not synced", "c1", 1)
+    await talk.sync("is told what it keeps", "c1", 1)
+    await talk.live("is to say that it revoked", "c1", 1)
+    await talk.beat("the other waits", "m1", 2)
+    await talk.join("has revoked", "c1", owned=(0, 1, 2))
+    await talk.sync("keeps the rest", "c1", 2)
+    await talk.live("is stable", "c1", 2)
+    await talk.beat("the other has what was revoked", "m1", 2)
+    await talk.ask("is described again", ConsumerGroupDescribeRequest(["up"]), 1)
+
+
+async def classic_refusals(talk: Conversation) -> None:
+    """Requests that no member of the classic protocol may send to the group of ``an_upgrade``."""
+    await talk.join("another protocol type", "nobody", protocol_type="connect")
+    await talk.join("an unknown protocol", "nobody", protocols=("custom",))
+    await talk.join("no protocol", "nobody", protocols=())
+    await talk.join("an unknown instance", "nobody", member_id="nobody", group_instance_id="i9")
+    await talk.sync("unknown member", "nobody", 2)
+    await talk.sync("another generation", "c1", 1)
+    await talk.sync("another protocol", "c1", 2, protocol_name="custom")
+    await talk.sync("another protocol type", "c1", 2, protocol_type="connect")
+    await talk.sync("speaks the other protocol", "m1", 2)
+    await talk.live("unknown member", "nobody", 2)
+    await talk.live("another generation", "c1", 1)
+    await talk.live("speaks the other protocol", "m1", 2)
+    await talk.live("an unknown instance", "c1", 2, group_instance_id="i9")
+    await talk.leave("unknown members", MemberIdentity("nobody"), MemberIdentity("", "i9"))
+
+
+async def classic_members(talk: Conversation) -> None:
+    """Members of the classic protocol join the group of ``an_upgrade``, and leave it."""
+    await talk.join("needs an id", "c2")
+    await talk.join("joins", "c2", subscription_version=1)
+    await talk.sync("has nothing yet", "c2", 3)
+    await talk.live("waits", "c2", 3)
+    await talk.join("c1 has something to revoke", "c1", owned=(0, 1, 2))
+    await talk.join("c1 has revoked", "c1", owned=(0, 1))
+    await talk.sync("c1 syncs", "c1", 3)
+    await talk.live("may have some", "c2", 3)
+    await talk.beat("m1 is to revoke", "m1", 2)
+    await talk.beat("m1 has revoked", "m1", 2, topic_partitions=talk.own(ka=[3, 4]))
+    await talk.join("takes all", "c2", owned=())
+    await talk.sync("has all", "c2", 3)
+    await talk.live("is stable", "c2", 3)
+    await talk.leave("leaves", MemberIdentity(talk.member_ids["c2"], reason="done"))
+    await talk.join("static", "s1", group_instance_id="i1", version=8)
+    await talk.sync("static syncs", "s1", 5, group_instance_id="i1")
+    await talk.join("static again", "s2", group_instance_id="i1")
+    await talk.live("is fenced", "s1", 5, group_instance_id="i1")
+    await talk.beat("takes the place of a classic member", "m2", 0, instance_id="i1", **JOINS)
+    await talk.join("is in the way", "s2", group_instance_id="i1")
+    await talk.join("takes it back", "s3", group_instance_id="i1")
+    await talk.leave("is fenced, too", MemberIdentity("m2", "i1"))
+    await talk.leave("leaves by its instance", MemberIdentity("", "i1"))
+
+
+async def a_downgrade(talk: Conversation) -> None:
+    """The last member of the consumer protocol leaves the group of ``an_upgrade``."""
+    await talk.beat("leaves", "m1", -1)
+    await talk.ask("is no consumer group", ConsumerGroupDescribeRequest(["up"]), 1)
+    await talk.live("is in an old generation", "c1", 3)
+    await talk.live("is to join again", "c1", 6)
+    await talk.join("leads", "c1", owned=(0, 1))
+    await talk.sync("assigns", "c1", 7, assigns=True)
+    await talk.live("is stable", "c1", 7)
+    await talk.ask("is described", DescribeGroupsRequest(["up"]), 6)
+    await talk.leave("leaves", MemberIdentity(talk.member_ids["c1"]))
+
+
+async def a_static_downgrade(talk: Conversation) -> None:
+    """A static member of the classic protocol takes the place of the last one of the other."""
+    talk.group = "static"
+    await talk.beat("joins", "m1", 0, instance_id="i1", **JOINS)
+    await talk.join("another speaks the classic protocol", "chosen", member_id="chosen")
+    await talk.sync("has nothing yet", "chosen", 2)
+    await talk.beat("is to revoke", "m1", 1, instance_id="i1")
+    own = talk.own(ka=[0, 1, 2])
+    await talk.beat("has revoked", "m1", 1, instance_id="i1", topic_partitions=own)
+    await talk.join("takes the rest", "chosen", member_id="chosen")
+    await talk.sync("has the rest", "chosen", 2)
+    await talk.join("comes back", "t1", group_instance_id="i1")
+    await talk.ask("is described", DescribeGroupsRequest(["static"]), 6)
+    await talk.sync("syncs", "t1", 2, group_instance_id="i1")
+    await talk.live("lives", "t1", 2, group_instance_id="i1")
+    await talk.live("another lives", "chosen", 2)
+
+
+async def another_static_downgrade(talk: Conversation) -> None:
+    """As before, but the new member subscribes to another topic."""
+    talk.group = "other"
+    await talk.beat("joins", "m1", 0, instance_id="i1", **JOINS)
+    await talk.join("comes back", "u1", group_instance_id="i1", topic="kb")
+    await talk.live("is to join again", "u1", 1, group_instance_id="i1")
+    await talk.join("leads", "u1", group_instance_id="i1", topic="kb")
+
+
+SCENES = (
+    refusals,
+    two_members,
+    commits,
+    fetches,
+    static_members,
+    an_end,
+    an_upgrade,
+    classic_refusals,
+    classic_members,
+    a_downgrade,
+    a_static_downgrade,
+    another_static_downgrade,
+)
 
 
 async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:

@@ -97,8 +97,13 @@ def _refusal(group: AnyGroup, facts: CommitFacts) -> ErrorCode | None:
 
 
 def _consumer_refusal(group: ConsumerGroup, facts: CommitFacts) -> ErrorCode | None:
-    """A member commits in its current epoch; other clients while the group has no members."""
-    if not facts.knows_epochs and facts.member_id in group.members:
+    """A member commits in its current epoch; other clients while the group has no members, or in a
+    transaction: producers before KIP-447 send no member id."""
+    is_anybody = facts.member_id == UNKNOWN_MEMBER and facts.group_instance_id is None
+    if facts.transaction is not None and facts.generation_id == -1 and is_anybody:
+        return None
+    member = group.members.get(facts.member_id)
+    if not facts.knows_epochs and member is not None and member.classic is None:
         return ErrorCode.UNSUPPORTED_VERSION
     error = epoch_error(group, facts.member_id, facts.group_instance_id, facts.generation_id)
     if error is ErrorCode.STALE_MEMBER_EPOCH and facts.transaction is not None:
@@ -110,14 +115,18 @@ def epoch_error(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None, member_epoch: int
 ) -> ErrorCode | None:
     """Return None if a client may commit or fetch offsets with this member epoch, else the error
-    code: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH."""
+    code: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH, for members of the classic
+    protocol ILLEGAL_GENERATION."""
     if member_epoch < 0 and group.is_empty:
         return None
     try:
         known = require_member(group, member_id, group_instance_id)
     except KafkaError as error:
         return error.code
-    return None if member_epoch == known.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+    if member_epoch == known.member_epoch:
+        return None
+    is_classic = group.members[member_id].classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _classic_refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:

@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
 from minikafka.core.group.consumer.changes import Changes
-from minikafka.core.group.consumer.config import ConsumerGroupConfig
-from minikafka.core.group.consumer.group import ConsumerGroup, Resolution
+from minikafka.core.group.consumer.classic_members import (
+    admit,
+    check_protocols,
+    find_leaving,
+    join_accepted,
+    must_rejoin,
+    require_classic,
+    session_timeout_of,
+    subscribe,
+    sync,
+)
+from minikafka.core.group.consumer.embedded import partitions_by_id, read_subscription
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, Resolution
 from minikafka.core.group.consumer.heartbeat import (
     JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
     HeartbeatFacts,
+    assign_if_due,
     check_request,
-    fence_member,
+    check_room,
+    fence_members,
     heartbeat,
-    leave,
+    leave_for_now,
+    reconcile_member,
+    refresh_epoch,
+    require_member,
     update_epoch,
 )
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
-from minikafka.core.group.group import Group
+from minikafka.core.group.conversion import (
+    can_downgrade,
+    can_downgrade_for,
+    check_upgrade,
+    downgrade,
+    retire,
+    revived,
+    upgrade,
+)
+from minikafka.core.group.group import Group, GroupConfig, RespondJoin, RespondSync
+from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.rebalance import SyncFacts, prepare_rebalance, session_timer
 from minikafka.core.group.records import ConsumerGroupRecord
 from minikafka.core.group.result import (
+    UNKNOWN_MEMBER,
     AnyGroup,
+    AwaitedReply,
     CheckMember,
     ConsumerGroupUpdate,
     GroupResult,
     MemberHeard,
     OffsetDeletion,
+    RequestTimer,
     ResolveRegexes,
     RespondHeartbeat,
     RevocationTimer,
     heartbeat_error,
+    join_error,
+    sync_error,
     update_write_error,
 )
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.codec import DecodeError
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )
+from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 
 # Kafka's ``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``.
 RESOLVE_AGAIN_MS: Final = 10_000
@@ -54,9 +91,10 @@ class ConsumerGroups:
     next request builds on it, as in Kafka. If the log refuses the records, it is taken back.
     """
 
-    def __init__(self, groups: dict[str, AnyGroup], config: ConsumerGroupConfig) -> None:
+    def __init__(self, groups: dict[str, AnyGroup], config: GroupConfig) -> None:
         self._groups = groups
-        self._config = config
+        self._config = config.consumer
+        self._all_config = config
         # The last update of each group whose append is not settled yet.
         self._updates: dict[str, ConsumerGroupUpdate] = {}
 
@@ -85,23 +123,35 @@ class ConsumerGroups:
                 self._groups[group_id].offsets = offsets
 
     def settled(
-        self, update: ConsumerGroupUpdate, error: ErrorCode, result: GroupResult[None]
+        self, update: ConsumerGroupUpdate, error: ErrorCode, now_ms: int, result: GroupResult[None]
     ) -> None:
         """Send the responses that depend on an update; if it is not in the log, take it back."""
         group = update.group
         if self._updates.get(group.group_id) is update:
             del self._updates[group.group_id]
         if error is ErrorCode.NONE:
-            for respond, response in update.replies:
-                result.reply(respond, response)
+            for reply in update.replies:
+                result.reply(reply.respond, reply.response)
             return
-        if error not in _IN_THE_LOG and not group.is_dead:
-            update.changes.undo()
-            self._restore(group, update.replaced)
-            self.start_timers(group, result)
-        refusal = heartbeat_error(KafkaError(update_write_error(error)))
-        for respond, _ in update.replies:
-            result.reply(respond, refusal)
+        known = self._groups.get(group.group_id)  # None if the shard is unloaded
+        if error not in _IN_THE_LOG and known is not None and known in (group, update.successor):
+            self._take_back(update, now_ms, result)
+        code = update_write_error(error)
+        for reply in update.replies:
+            result.reply(reply.respond, reply.refused(code))
+
+    def _take_back(
+        self, update: ConsumerGroupUpdate, now_ms: int, result: GroupResult[None]
+    ) -> None:
+        group, name, replaced = update.group, update.group.group_id, update.replaced
+        update.changes.undo()
+        if update.successor is not None and self._groups.get(name) is update.successor:
+            self._groups[name] = group
+            retire(update.successor, ErrorCode.NOT_COORDINATOR, now_ms, result)
+        if replaced is not None and replaced.is_dead:
+            replaced = revived(replaced, self._all_config, now_ms, result)
+        self._restore(group, replaced)
+        self.start_timers(group, result)
 
     # -- requests
 
@@ -113,8 +163,8 @@ class ConsumerGroups:
         image: MetadataImage,
         now_ms: int,
     ) -> GroupResult[None]:
-        """Handle a ConsumerGroupHeartbeat request. The first one of a member creates the group, in
-        the place of a classic group without members."""
+        """Handle a ConsumerGroupHeartbeat request. The first one of a member creates the group, or
+        takes the place of a classic group, with its members if it has some."""
         result: GroupResult[None] = CoordinatorResult(None)
         try:
             check_request(facts, self._config.assignors)
@@ -123,12 +173,18 @@ class ConsumerGroups:
             result.reply(respond, heartbeat_error(error))
             return result
         before = group.current.get(facts.member_id)
-        changes = Changes(group)
-        if replaced is not None:
-            changes.records += replaced.tombstones()
+        changes, successor = Changes(group), None
         try:
-            if facts.member_epoch < JOINS:
-                response = leave(changes, facts, image)
+            if replaced is not None:
+                self._take_over(changes, replaced, image)
+            if facts.member_epoch == LEAVES:
+                require_member(group, facts.member_id, facts.instance_id)
+                successor = self._remove(changes, [facts.member_id], image, now_ms, result)
+                response = ConsumerGroupHeartbeatResponse(
+                    member_id=facts.member_id, member_epoch=LEAVES
+                )
+            elif facts.member_epoch == LEAVES_FOR_NOW:
+                response = leave_for_now(changes, facts)
             else:
                 response = heartbeat(changes, facts, image, self._config)
         except KafkaError as error:
@@ -136,12 +192,19 @@ class ConsumerGroups:
             self._restore(group, replaced)
             result.reply(respond, heartbeat_error(error))
             return result
+        if replaced is not None and replaced.members:
+            retire(replaced, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, result)
+            result.event("classic_group_upgraded", group=group_id, members=len(replaced.members))
         self._keep_time(group, facts, before, result)
+        if replaced is not None:
+            self.start_timers(group, result)
         if _wants_resolution(group, image, now_ms):
             group.is_resolving = True
             result.effects.append(ResolveRegexes(group))
-        update = ConsumerGroupUpdate(group, changes, [(respond, response)], replaced)
-        self._append_update(update, result)
+        reply = AwaitedReply(respond, response, _refused_heartbeat)
+        self._append_update(
+            ConsumerGroupUpdate(group, changes, [reply], replaced, successor), result
+        )
         return result
 
     def _require_consumer_group(
@@ -152,7 +215,7 @@ class ConsumerGroups:
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known, None
-        if facts.member_epoch != JOINS or not (known is None or known.is_vacant):
+        if facts.member_epoch != JOINS:
             if known is not None:
                 problem = f"Group {group_id} is not a consumer group."
             elif facts.member_epoch < JOINS:
@@ -160,10 +223,56 @@ class ConsumerGroups:
             else:
                 problem = f"Consumer group {group_id} not found."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
+        if known is not None and not known.is_empty:
+            check_upgrade(known, self._config)
         group = self._groups[group_id] = ConsumerGroup(group_id)
         if known is not None:
             group.offsets = known.offsets
         return group, known
+
+    def _take_over(self, changes: Changes, replaced: Group, image: MetadataImage) -> None:
+        """Put a consumer group in the place of a classic one, with its members if it has some."""
+        if replaced.members:
+            upgrade(changes, replaced, image)
+        else:
+            changes.records += replaced.tombstones()
+
+    def _remove(
+        self,
+        changes: Changes,
+        member_ids: Collection[str],
+        image: MetadataImage,
+        now_ms: int,
+        result: GroupResult[None],
+    ) -> Group | None:
+        """Remove members. If all others speak the classic protocol, return the classic group that
+        takes the place of the consumer group, and begin its rebalance."""
+        group = changes.group
+        result.effects += (CheckMember(group, member_id) for member_id in member_ids)
+        if not can_downgrade(group, member_ids, self._all_config):
+            fence_members(changes, member_ids, image)
+            return None
+        successor = self._downgrade(changes, member_ids, group.epoch, image, now_ms, result)
+        reason = "the last member of the consumer protocol has left"
+        prepare_rebalance(successor, reason, self._all_config, now_ms, result)
+        return successor
+
+    def _downgrade(
+        self,
+        changes: Changes,
+        leaving: Collection[str],
+        generation_id: int,
+        image: MetadataImage,
+        now_ms: int,
+        result: GroupResult[None],
+    ) -> Group:
+        group, name = changes.group, changes.group.group_id
+        member_ids = list(group.members)
+        successor = self._groups[name] = downgrade(changes, leaving, generation_id, image, now_ms)
+        result.event("consumer_group_downgraded", group=name, members=len(successor.members))
+        result.effects += (CheckMember(group, member_id) for member_id in member_ids)
+        result.effects += (session_timer(successor, m) for m in successor.members.values())
+        return successor
 
     def _restore(self, group: ConsumerGroup, replaced: Group | None) -> None:
         """Forget a group that a refused request, or a failed append, has created."""
@@ -172,6 +281,149 @@ class ConsumerGroups:
                 self._groups[group.group_id] = replaced
             elif group.is_forgettable:
                 del self._groups[group.group_id]
+
+    # -- requests of members of the classic protocol
+
+    def join(
+        self,
+        group: ConsumerGroup,
+        facts: JoinFacts,
+        respond: RespondJoin,
+        image: MetadataImage,
+        now_ms: int,
+    ) -> GroupResult[None]:
+        """Handle a JoinGroup request to a group with members."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        changes = Changes(group)
+        try:
+            check_room(group, facts.member_id or facts.new_member_id, self._config)
+            check_protocols(group, facts)
+            if facts.must_know_id and facts.member_id == UNKNOWN_MEMBER:
+                error = ErrorCode.MEMBER_ID_REQUIRED
+                result.reply(respond, join_error(error, facts.new_member_id))
+                return result
+            self._join(changes, facts, respond, image, now_ms, result)
+        except (KafkaError, DecodeError) as error:
+            changes.undo()
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            if isinstance(error, KafkaError):
+                code = error.code
+            result.reply(respond, join_error(code))
+        return result
+
+    def _join(
+        self,
+        changes: Changes,
+        facts: JoinFacts,
+        respond: RespondJoin,
+        image: MetadataImage,
+        now_ms: int,
+        result: GroupResult[None],
+    ) -> None:
+        """Lead a member that joins one step towards its target.
+
+        A static member in the place of the last one of the consumer protocol makes the group a
+        classic one. Raises KafkaError and DecodeError.
+        """
+        group, epoch = changes.group, changes.group.epoch
+        subscription = read_subscription(facts.protocols[0][1])
+        owned = partitions_by_id(subscription.owned_partitions, image)
+        holder = None
+        if facts.group_instance_id is not None:
+            holder = group.static_members.get(facts.group_instance_id)
+        downgrades = holder is not None and can_downgrade_for(group, holder, self._all_config)
+        member_id = admit(changes, facts)
+        subscribes_anew = subscribe(changes, member_id, facts, subscription)
+        refresh_epoch(changes, image, raised=subscribes_anew)
+        if not downgrades:
+            assign_if_due(changes, image, self._config)
+        if not downgrades or not subscribes_anew:
+            reconcile_member(changes, member_id, owned)
+        response = join_accepted(group, member_id)
+        if holder is not None and holder != member_id:
+            result.effects.append(CheckMember(group, holder))
+        successor = None
+        if downgrades:
+            successor = self._downgrade(changes, (), epoch, image, now_ms, result)
+            if subscribes_anew:
+                reason = f"static member {facts.group_instance_id} has another subscription"
+                prepare_rebalance(successor, reason, self._all_config, now_ms, result)
+        else:
+            self._await_request(
+                group, member_id, ClassicRequest.SYNC_GROUP, facts.rebalance_timeout_ms, result
+            )
+            group.awaited.pop((member_id, ClassicRequest.JOIN_GROUP), None)
+            result.effects.append(MemberHeard(group, member_id, facts.session_timeout_ms))
+            result.effects.append(CheckMember(group, member_id))
+        reply = AwaitedReply(respond, response, join_error)
+        update = ConsumerGroupUpdate(group, changes, [reply], successor=successor)
+        self._append_update(update, result)
+
+    def sync(
+        self, group: ConsumerGroup, facts: SyncFacts, respond: RespondSync, image: MetadataImage
+    ) -> GroupResult[None]:
+        """Handle a SyncGroup request. The response waits for what the member's JoinGroup wrote."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        member_id = facts.member_id
+        try:
+            response = sync(group, facts, image)
+        except (KafkaError, DecodeError) as error:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            if isinstance(error, KafkaError):
+                code = error.code
+            if code is ErrorCode.REBALANCE_IN_PROGRESS:
+                self._await_join(group, member_id, result)
+            result.reply(respond, sync_error(code))
+            return result
+        group.awaited.pop((member_id, ClassicRequest.SYNC_GROUP), None)
+        self._heard(group, member_id, result)
+        result.effects.append(CheckMember(group, member_id))
+        reply = AwaitedReply(respond, response, sync_error)
+        self._append_update(ConsumerGroupUpdate(group, Changes(group), [reply]), result)
+        return result
+
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+    ) -> GroupResult[ErrorCode]:
+        """Handle a Heartbeat request; the response is its error code."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        try:
+            current = require_classic(group, member_id, instance_id, generation_id)
+        except KafkaError as error:
+            return result.responding(error.code)
+        self._heard(group, member_id, result)
+        if not must_rejoin(group, member_id, current):
+            return result.responding(ErrorCode.NONE)
+        self._await_join(group, member_id, result)
+        return result.responding(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def leave(
+        self,
+        group: ConsumerGroup,
+        identities: Sequence[MemberIdentity],
+        image: MetadataImage,
+        now_ms: int,
+    ) -> GroupResult[list[MemberResponse]]:
+        """Handle a LeaveGroup request; the response has a row for each member. It does not wait
+        for the records: a member whose removal is not stored goes when its session ends."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        leaving: dict[str, None] = {}
+        rows: list[MemberResponse] = []
+        for who in identities:
+            code = ErrorCode.NONE
+            try:
+                leaving[find_leaving(group, who)] = None
+            except KafkaError as error:
+                code = error.code
+            rows.append(MemberResponse(who.member_id, who.group_instance_id, code))
+        if leaving:
+            changes = Changes(group)
+            successor = self._remove(changes, leaving, image, now_ms, result)
+            update = ConsumerGroupUpdate(group, changes, [], successor=successor)
+            self._append_update(update, result)
+        return result.responding(rows)
+
+    # -- time
 
     def _keep_time(
         self,
@@ -186,8 +438,7 @@ class ConsumerGroups:
             result.effects.append(CheckMember(group, member_id))
             return
         if facts.member_epoch >= JOINS:
-            timeout_ms = self._config.session_timeout_ms
-            result.effects.append(MemberHeard(group, member_id, timeout_ms))
+            self._heard(group, member_id, result)
         if group.current.get(member_id) is not before:
             result.effects.append(CheckMember(group, member_id))
             self._await_revocation(group, member_id, result)
@@ -195,10 +446,33 @@ class ConsumerGroups:
     def _await_revocation(
         self, group: ConsumerGroup, member_id: str, result: GroupResult[None]
     ) -> None:
-        current = group.current.get(member_id)
-        if current is not None and current.state is MemberState.UNREVOKED_PARTITIONS:
-            delay_ms = group.members[member_id].rebalance_timeout_ms
+        current, metadata = group.current.get(member_id), group.members[member_id]
+        is_to_revoke = current is not None and current.state is MemberState.UNREVOKED_PARTITIONS
+        if current is not None and is_to_revoke and metadata.classic is None:
+            delay_ms = metadata.rebalance_timeout_ms
             result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
+
+    def _heard(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
+        timeout_ms = session_timeout_of(group, member_id, self._config.session_timeout_ms)
+        result.effects.append(MemberHeard(group, member_id, timeout_ms))
+
+    def _await_join(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
+        """Give a member of the classic protocol its rebalance time-out to join, unless it runs."""
+        if (member_id, ClassicRequest.JOIN_GROUP) not in group.awaited:
+            delay_ms = group.members[member_id].rebalance_timeout_ms
+            self._await_request(group, member_id, ClassicRequest.JOIN_GROUP, delay_ms, result)
+
+    def _await_request(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: ClassicRequest,
+        delay_ms: int,
+        result: GroupResult[None],
+    ) -> None:
+        timer = RequestTimer(group, member_id, request, delay_ms)
+        group.awaited[member_id, request] = timer
+        result.effects.append(timer)
 
     def _append_update(self, update: ConsumerGroupUpdate, result: GroupResult[None]) -> None:
         """Append the changes of a group. A response without changes waits for those before it."""
@@ -211,11 +485,16 @@ class ConsumerGroups:
         if before is not None:
             before.replies.extend(update.replies)
             return
-        for respond, response in update.replies:
-            result.reply(respond, response)
+        for reply in update.replies:
+            result.reply(reply.respond, reply.response)
 
     def expired(
-        self, group: ConsumerGroup, member_id: str, reason: str, image: MetadataImage
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        reason: str,
+        image: MetadataImage,
+        now_ms: int,
     ) -> GroupResult[None]:
         """Remove a member whose session, or whose time to revoke partitions, has ended."""
         result: GroupResult[None] = CoordinatorResult(None)
@@ -225,9 +504,9 @@ class ConsumerGroups:
             "consumer_member_failed", group=group.group_id, member=member_id, reason=reason
         )
         changes = Changes(group)
-        fence_member(changes, member_id, image)
-        result.effects.append(CheckMember(group, member_id))
-        self._append_update(ConsumerGroupUpdate(group, changes, []), result)
+        successor = self._remove(changes, [member_id], image, now_ms, result)
+        update = ConsumerGroupUpdate(group, changes, [], successor=successor)
+        self._append_update(update, result)
         return result
 
     def resolved(
@@ -274,8 +553,7 @@ class ConsumerGroups:
         """Start the timers of all members: after loading, or when a change was taken back."""
         for member_id in group.members:
             if member_id not in group.deadlines:
-                timeout_ms = self._config.session_timeout_ms
-                result.effects.append(MemberHeard(group, member_id, timeout_ms))
+                self._heard(group, member_id, result)
             self._await_revocation(group, member_id, result)
 
 
@@ -291,7 +569,13 @@ def _wants_resolution(group: ConsumerGroup, image: MetadataImage, now_ms: int) -
     return last.image is not image and now_ms - last.at_ms >= RESOLVE_AGAIN_MS
 
 
-def revocation_is_over(timer: RevocationTimer) -> bool:
-    """Whether a member has revoked its partitions, or has left."""
-    group = timer.group
-    return group.is_dead or group.current.get(timer.member_id) is not timer.current
+def _refused_heartbeat(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    return heartbeat_error(KafkaError(error))
+
+
+def member_timer_is_over(timer: RevocationTimer | RequestTimer) -> bool:
+    """Whether a member has revoked its partitions, or has sent the request, or has left."""
+    group, member_id = timer.group, timer.member_id
+    if isinstance(timer, RequestTimer):
+        return group.is_dead or group.awaited.get((member_id, timer.request)) is not timer
+    return group.is_dead or group.current.get(member_id) is not timer.current

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
 from minikafka.core.group.consumer.changes import Changes
-from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.records import GroupRecord
@@ -115,6 +115,17 @@ class RevocationTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestTimer:
+    """Start the time within which a member of the classic protocol in a consumer group must send a
+    request. It ends without effect when the group awaits it no more, or by another timer."""
+
+    group: ConsumerGroup
+    member_id: str
+    request: ClassicRequest
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckMember:
     """A member of a consumer group may have left or reconciled: check its timers."""
 
@@ -140,7 +151,8 @@ class ResolveRegexes:
     group: ConsumerGroup
 
 
-GroupTimer: TypeAlias = ClassicTimer | MemberHeard | RevocationTimer | CheckMember | ResolveRegexes
+MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
+GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes
 
 # ---- purposes of appends
 
@@ -215,17 +227,28 @@ class StaticMemberReplacement(_GroupAppendPurpose):
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedReply:
+    """A response that is sent when records are stored; ``refused`` returns the one that is sent if
+    they are not."""
+
+    respond: Callable[[Any], None]
+    response: Any
+    refused: Callable[[ErrorCode], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerGroupUpdate(_GroupAppendPurpose):
     """Store the changes of a consumer group, which are applied already.
 
-    ``replies`` depend on them, and on nothing later. ``replaced`` is the empty classic group whose
-    id the consumer group has taken.
+    ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
+    consumer group has taken, ``successor`` the one that has taken the id of the consumer group.
     """
 
     group: ConsumerGroup
     changes: Changes
-    replies: list[tuple[RespondHeartbeat, ConsumerGroupHeartbeatResponse]]
+    replies: list[AwaitedReply]
     replaced: Group | None = None
+    successor: Group | None = None
 
 
 GroupAppendPurpose: TypeAlias = (

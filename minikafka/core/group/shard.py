@@ -69,6 +69,7 @@ from minikafka.core.group.result import (
     offset_write_error,
     sync_error,
 )
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
@@ -91,7 +92,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         self._loaded = False
         # The groups with offsets that a transaction of the producer decides on, in order.
         self._in_transactions: dict[int, dict[str, None]] = {}
-        self.consumers = ConsumerGroups(self.groups, config.consumer)
+        self.consumers = ConsumerGroups(self.groups, config)
 
     @property
     def size(self) -> int:
@@ -263,16 +264,19 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     # -- requests of members
 
     def join(
-        self, group_id: str, facts: JoinFacts, respond: RespondJoin, now_ms: int
+        self,
+        group_id: str,
+        facts: JoinFacts,
+        respond: RespondJoin,
+        image: MetadataImage,
+        now_ms: int,
     ) -> GroupResult[None]:
         """Handle a JoinGroup request. The first one without a member id creates the group."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-                result.reply(respond, join_error(code, facts.member_id))
-                return result
+                return self.consumers.join(group, facts, respond, image, now_ms)
             group = self.consumers.make_classic(group, now_ms, result)
         if group is None:
             if facts.member_id != UNKNOWN_MEMBER:
@@ -285,11 +289,15 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             del self.groups[group_id]  # the request that created it was refused
         return result
 
-    def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> GroupResult[None]:
+    def sync(
+        self, group_id: str, facts: SyncFacts, respond: RespondSync, image: MetadataImage
+    ) -> GroupResult[None]:
         """Handle a SyncGroup request."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if not isinstance(group, Group):
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.sync(group, facts, respond, image)
+        if group is None:
             result.reply(respond, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             sync(group, facts, respond, result)
@@ -301,19 +309,29 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a Heartbeat request; the response is its error code."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if not isinstance(group, Group):
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.classic_heartbeat(
+                group, member_id, group_instance_id, generation_id
+            )
+        if group is None:
             return result.responding(ErrorCode.UNKNOWN_MEMBER_ID)
         return result.responding(
             heartbeat(group, member_id, group_instance_id, generation_id, result)
         )
 
     def leave(
-        self, group_id: str, identities: Sequence[MemberIdentity], now_ms: int
+        self,
+        group_id: str,
+        identities: Sequence[MemberIdentity],
+        image: MetadataImage,
+        now_ms: int,
     ) -> GroupResult[list[MemberResponse]]:
         """Handle a LeaveGroup request; the response has a row for each member."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if not isinstance(group, Group):
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.leave(group, identities, image, now_ms)
+        if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             return result.responding(
                 [
@@ -406,12 +424,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """
         result: GroupResult[None] = CoordinatorResult(None)
         purpose = append.purpose
-        if error is ErrorCode.NONE and not purpose.group.is_dead:
+        if error is ErrorCode.NONE and self._goes_on(purpose.group):
             producer_id = None if append.transaction is None else append.transaction.producer_id
             for record in append.records:
                 self.replay(record, base_offset, producer_id)
         if isinstance(purpose, ConsumerGroupUpdate):
-            self.consumers.settled(purpose, error, result)
+            self.consumers.settled(purpose, error, now_ms, result)
         elif isinstance(purpose, OffsetCommit):
             self._offsets_settled(append, error)
             code = offset_write_error(error)
@@ -437,6 +455,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                     "empty_group_not_stored", level="warning", group=group_id, error=error.name
                 )
         return result
+
+    def _goes_on(self, group: AnyGroup) -> bool:
+        """Whether a group is not deleted: it is there, or one of the other protocol in its place,
+        which has its offsets."""
+        known = self.groups.get(group.group_id)
+        return known is not None and known.offsets is group.offsets
 
     def _group_deletion_settled(
         self, deletion: GroupDeletion, error: ErrorCode, now_ms: int, result: GroupResult[None]
@@ -469,5 +493,5 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                 group.offsets.settle_in_transaction(transaction.producer_id, record.topic_partition)
             elif error is not ErrorCode.NONE:
                 group.offsets.fail(record.topic_partition, record.committed)
-        if transaction is not None and not group.is_dead:
+        if transaction is not None and self._goes_on(group):
             self._track_transaction(group, transaction.producer_id)

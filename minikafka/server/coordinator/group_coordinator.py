@@ -115,7 +115,7 @@ class GroupCoordinator:
         if not shortest <= facts.session_timeout_ms <= longest:
             respond(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, facts.member_id))
             return
-        context.run(context.shard.join(group_id, facts, respond, context.now_ms()))
+        context.run(context.shard.join(group_id, facts, respond, self._image(), context.now_ms()))
 
     def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> None:
         """Handle SyncGroup. ``respond`` is called when the assignments are stored, or with an
@@ -128,7 +128,7 @@ class GroupCoordinator:
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             respond(sync_error(ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code))
             return
-        context.run(context.shard.sync(group_id, facts, respond))
+        context.run(context.shard.sync(group_id, facts, respond, self._image()))
 
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
@@ -164,7 +164,9 @@ class GroupCoordinator:
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Handle LeaveGroup and return the response row of each member."""
         context = self._require_named(group_id)
-        return context.run(context.shard.leave(group_id, identities, context.now_ms()))
+        return context.run(
+            context.shard.leave(group_id, identities, self._image(), context.now_ms())
+        )
 
     def _start_resolution(self, context: GroupContext, group: ConsumerGroup) -> None:
         self.runtime.start_task(self._resolve_regexes(context, group), "resolve-regexes")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
-from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer_groups import revocation_is_over
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
+from minikafka.core.group.consumer_groups import member_timer_is_over
 from minikafka.core.group.liveness import heartbeat_is_over
 from minikafka.core.group.rebalance import sync_is_over
 from minikafka.core.group.records import GroupRecord
@@ -23,6 +23,8 @@ from minikafka.core.group.result import (
     InitialJoinTimer,
     JoinTimer,
     MemberHeard,
+    MemberTimer,
+    RequestTimer,
     ResolveRegexes,
     RevocationTimer,
     SyncTimer,
@@ -69,14 +71,14 @@ class GroupSyncKey:
 
 
 @dataclass(frozen=True, slots=True)
-class RevocationKey:
-    """The key of the purgatory "Rebalance" for a member that must revoke partitions."""
+class MemberStepKey:
+    """The key of the purgatory "Rebalance" for what a member of a consumer group must do."""
 
     group_id: str
     member_id: str
 
     def __str__(self) -> str:
-        return f"revoke-{self.group_id}-{self.member_id}"
+        return f"step-{self.group_id}-{self.member_id}"
 
 
 # ---- operations
@@ -228,21 +230,26 @@ class DelayedSession(DelayedOperation):
         return (MemberKey(self.group.group_id, self.member_id),)
 
 
-class DelayedRevocation(DelayedOperation):
-    """The delayed operation for the rebalance time-out of a consumer group's member.
+class DelayedMemberStep(DelayedOperation):
+    """The delayed operation for what a consumer group's member must do in its rebalance time-out:
+    revoke partitions, or in the classic protocol send a request.
 
-    It completes without effect if the member has revoked its partitions, or has left.
+    It completes without effect if the member has done that, or has left.
     """
 
     __slots__ = ("_expired", "timer")
 
-    def __init__(self, timer: RevocationTimer, expired: Callable[[RevocationTimer], None]) -> None:
+    def __init__(
+        self,
+        timer: RevocationTimer | RequestTimer,
+        expired: Callable[[RevocationTimer | RequestTimer], None],
+    ) -> None:
         super().__init__(timer.delay_ms)
         self.timer = timer
         self._expired = expired
 
     def try_complete(self) -> bool:
-        return revocation_is_over(self.timer) and self.force_complete()
+        return member_timer_is_over(self.timer) and self.force_complete()
 
     def on_complete(self) -> None:
         """Nothing to do: only the expiry has an effect."""
@@ -251,7 +258,7 @@ class DelayedRevocation(DelayedOperation):
         self._expired(self.timer)
 
     def watched_keys(self) -> Iterable[Hashable]:
-        return (RevocationKey(self.timer.group.group_id, self.timer.member_id),)
+        return (MemberStepKey(self.timer.group.group_id, self.timer.member_id),)
 
 
 # ---- carrying out
@@ -278,14 +285,12 @@ class GroupTimers:
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
             self._resolve(context, timer.group)
-        elif isinstance(timer, MemberHeard | RevocationTimer | CheckMember):
+        elif isinstance(timer, MemberHeard | RevocationTimer | RequestTimer | CheckMember):
             self._perform_for_member(context, timer)
         else:
             self._perform_for_group(context, timer)
 
-    def _perform_for_member(
-        self, context: GroupContext, timer: MemberHeard | RevocationTimer | CheckMember
-    ) -> None:
+    def _perform_for_member(self, context: GroupContext, timer: MemberTimer) -> None:
         """Start or check a timer of a consumer group's member."""
         group, member_id = timer.group, timer.member_id
         if isinstance(timer, MemberHeard):
@@ -294,14 +299,18 @@ class GroupTimers:
             group.deadlines[member_id] = self._clock.monotonic_ms() + delay_ms
             if not is_watched:
                 self._watch_session(context, group, member_id, delay_ms)
-        elif isinstance(timer, RevocationTimer):
-            operation = DelayedRevocation(timer, partial(self._revocation_expired, context))
-            key = RevocationKey(group.group_id, member_id)
+        elif isinstance(timer, RevocationTimer | RequestTimer):
+            operation = DelayedMemberStep(timer, partial(self._step_expired, context))
+            key = MemberStepKey(group.group_id, member_id)
             self._rebalances.try_complete_else_watch(operation, [key])
         else:
-            self._rebalances.check_and_complete(RevocationKey(group.group_id, member_id))
-            if group.is_dead or member_id not in group.members:
+            is_gone = group.is_dead or member_id not in group.members
+            if is_gone:
                 group.deadlines.pop(member_id, None)
+                for request in ClassicRequest:
+                    group.awaited.pop((member_id, request), None)
+            self._rebalances.check_and_complete(MemberStepKey(group.group_id, member_id))
+            if is_gone:
                 self._heartbeats.check_and_complete(MemberKey(group.group_id, member_id))
 
     def _watch_session(
@@ -320,9 +329,12 @@ class GroupTimers:
             group.deadlines.pop(member_id, None)
             self._remove_member(context, group, member_id, "its session has ended")
 
-    def _revocation_expired(self, context: GroupContext, timer: RevocationTimer) -> None:
-        if not revocation_is_over(timer):
-            reason = f"it has not revoked its partitions within {timer.delay_ms} ms"
+    def _step_expired(self, context: GroupContext, timer: RevocationTimer | RequestTimer) -> None:
+        if not member_timer_is_over(timer):
+            what = "revoked its partitions"
+            if isinstance(timer, RequestTimer):
+                what = f"sent {timer.request.value}"
+            reason = f"it has not {what} within {timer.delay_ms} ms"
             self._remove_member(context, timer.group, timer.member_id, reason)
 
     def _remove_member(
@@ -330,7 +342,7 @@ class GroupTimers:
     ) -> None:
         if context.is_active:
             expired = context.shard.consumers.expired
-            context.run(expired(group, member_id, reason, self._image()))
+            context.run(expired(group, member_id, reason, self._image(), context.now_ms()))
 
     def _perform_for_group(self, context: GroupContext, timer: ClassicTimer) -> None:
         heartbeats, rebalances = self._heartbeats, self._rebalances

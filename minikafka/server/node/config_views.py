@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from minikafka.core.client_quota import RateConfig
 from minikafka.core.group.consumer.assignors import ASSIGNORS
-from minikafka.core.group.consumer.config import ConsumerGroupConfig
+from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from minikafka.core.group.group import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
@@ -254,6 +254,7 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
                 heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
                 max_size=config.integer("group.consumer.max.size"),
                 assignors=_assignors(config),
+                migration=MigrationPolicy(config.string("group.consumer.migration.policy")),
             ),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),

@@ -57,7 +57,7 @@ async def administrate(send: Send, suffix: str) -> dict[str, Any]:
             pass
     grown = await send(CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None)], WAIT_MS), 3)
     target = ReassignableTopic(name, [ReassignablePartition(0, [1, 2])])
-    moved = await send(AlterPartitionReassignmentsRequest(WAIT_MS, [target]), 0)
+    moved = await send(AlterPartitionReassignmentsRequest(WAIT_MS, topics=[target]), 0)
     listed = await send(ListPartitionReassignmentsRequest(WAIT_MS, None), 0)
     elected = await send(ElectLeadersRequest(0, [ElectLeadersTopic(name, [9])], WAIT_MS), 2)
     altered = await send(altering(f"u{suffix}"), 0)

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from minikafka.kernel.lazy_dataclass import dataclass
+
+
+class MigrationPolicy(Enum):
+    """Which groups with members change their protocol (``group.consumer.migration.policy``).
+
+    UPGRADE: a classic group becomes a consumer group when a member of that protocol joins.
+    DOWNGRADE: a consumer group becomes a classic one when its last member of that protocol leaves.
+    """
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +39,4 @@ class ConsumerGroupConfig:
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

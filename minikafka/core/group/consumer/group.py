@@ -18,7 +18,7 @@ from minikafka.core.group.consumer.member import (
     stored_metadata,
     stored_target,
 )
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.consumer.partitions import Partitions, difference
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import (
@@ -63,6 +63,13 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
+class ClassicRequest(Enum):
+    """A request that a member of the classic protocol must send in time."""
+
+    JOIN_GROUP = "JoinGroup"
+    SYNC_GROUP = "SyncGroup"
+
+
 class Resolution(NamedTuple):
     """The metadata in which regular expressions were looked up, and the wall time of that."""
 
@@ -79,7 +86,8 @@ class ConsumerGroup:
     and the holders of partitions are found from them.
 
     ``deadlines`` has for each member the monotonic time by which its next heartbeat is due; the
-    timers keep it.
+    timers keep it. ``awaited`` has the running timer of each request for which a member of the
+    classic protocol has a time.
     ``image`` is the metadata with which ``metadata_hash`` was computed last. ``resolution`` says
     when the topics of ``regexes`` were looked up last, ``is_resolving`` whether they are now.
     """
@@ -97,6 +105,7 @@ class ConsumerGroup:
         self.offsets = GroupOffsets()
         self.is_dead = False
         self.deadlines: dict[str, int] = {}
+        self.awaited: dict[tuple[str, ClassicRequest], object] = {}
         self.image: MetadataImage | None = None
         self.resolution: Resolution | None = None
         self.is_resolving = False
@@ -145,6 +154,12 @@ class ConsumerGroup:
         """Whether no member has the partition, or has still to revoke it."""
         holders = self._holders.get(topic_id)
         return holders is None or partition not in holders
+
+    def awaits_others(self, member_id: str) -> bool:
+        """Whether another member still has a partition of the member's target."""
+        assigned = self.current.get(member_id, NOT_JOINED).assigned
+        missing = difference(self.targets.get(member_id, {}), assigned)
+        return any(not self.is_free(topic, p) for topic, some in missing.items() for p in some)
 
     @property
     def regexes_in_use(self) -> set[str]:
@@ -204,10 +219,14 @@ class ConsumerGroup:
     def tombstones(self) -> list[GroupRecord]:
         """Return what deletes the group's records but offsets, if it has any. A coordinator of
         Kafka 4.0 may have left subscription metadata, too."""
+        return [ConsumerGroupRecord(key, None) for key in self.tombstone_keys()]
+
+    def tombstone_keys(self) -> list[ConsumerGroupKey]:
+        """Return the keys that ``tombstones`` deletes."""
         keys = self.keys()
         if self.epoch:
             keys.insert(-1, ConsumerGroupPartitionMetadataKey(self.group_id))
-        return [ConsumerGroupRecord(key, None) for key in keys]
+        return keys
 
     def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
         """Set the value of a key, in any order of keys: a compacted log keeps no other."""

@@ -141,23 +141,13 @@ def heartbeat(
     have records, which the caller takes back.
     """
     group, member_id = changes.group, facts.member_id
-    if len(group.members) >= config.max_size and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
-        )
+    check_room(group, member_id, config)
     _admit(changes, facts)
     before = group.current.get(member_id, NOT_JOINED)
-    subscribes_anew = _subscribe(changes, facts)
-    if subscribes_anew or group.image is not image:
-        update_epoch(changes, image, raised=subscribes_anew)
-    if group.epoch > group.target_epoch:
-        _assign(changes, image, config)
-    target = group.targets.get(member_id, {})
-    current = reconcile(before, group.target_epoch, target, group.is_free, facts.owned)
-    if current is not before:
-        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
-        changes.write(key, stored_current(current))
+    subscribes_anew = store_metadata(changes, member_id, _described(group, facts))
+    refresh_epoch(changes, image, raised=subscribes_anew)
+    assign_if_due(changes, image, config)
+    current = reconcile_member(changes, member_id, facts.owned)
     tells = facts.is_full or current.assigned != before.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
@@ -165,6 +155,31 @@ def heartbeat(
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=_assignment(current) if tells else None,
     )
+
+
+def check_room(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig) -> None:
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) if the group has no room for a new member."""
+    if len(group.members) >= config.max_size and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
+        )
+
+
+def reconcile_member(
+    changes: Changes, member_id: str, owned: Partitions | None
+) -> CurrentAssignment:
+    """Lead a member, which owns ``owned``, one step towards its target. Return its assignment.
+
+    Raises KafkaError: FENCED_MEMBER_EPOCH.
+    """
+    group = changes.group
+    before, target = group.current.get(member_id, NOT_JOINED), group.targets.get(member_id, {})
+    current = reconcile(before, group.target_epoch, target, group.is_free, owned)
+    if current is not before:
+        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
+        changes.write(key, stored_current(current))
+    return current
 
 
 def _assignment(current: CurrentAssignment) -> Assignment:
@@ -184,7 +199,8 @@ def _admit(changes: Changes, facts: HeartbeatFacts) -> None:
     holder = None if instance is None else group.static_members.get(instance)
     if facts.member_epoch == JOINS:
         if holder is not None and holder != member_id:
-            if group.current.get(holder, NOT_JOINED).member_epoch != LEAVES_FOR_NOW:
+            is_away = group.current.get(holder, NOT_JOINED).member_epoch == LEAVES_FOR_NOW
+            if not is_away and group.members[holder].classic is None:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {instance} cannot join the group "
@@ -260,14 +276,13 @@ def replace_member(changes: Changes, old: str, new: str) -> None:
 # ---- subscriptions and the group epoch
 
 
-def _subscribe(changes: Changes, facts: HeartbeatFacts) -> bool:
-    """Store what the member says of itself. Return whether its subscription has changed."""
-    group, member_id = changes.group, facts.member_id
-    known = group.members.get(member_id, MemberMetadata())
+def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> MemberMetadata:
+    """Return what the member says of itself, and what is known of it where it says nothing."""
+    known = group.members.get(facts.member_id, MemberMetadata())
     client = (known.client_id, known.client_host)
     if not facts.describes_itself and client == (facts.client_id, facts.client_host):
-        return False
-    new = MemberMetadata(
+        return known
+    return MemberMetadata(
         instance_id=known.instance_id if facts.instance_id is None else facts.instance_id,
         rack_id=known.rack_id if facts.rack_id is None else facts.rack_id,
         client_id=facts.client_id,
@@ -283,24 +298,43 @@ def _subscribe(changes: Changes, facts: HeartbeatFacts) -> bool:
             known.server_assignor if facts.server_assignor is None else facts.server_assignor
         ),
     )
-    if new == known:
+
+
+def store_metadata(changes: Changes, member_id: str, new: MemberMetadata) -> bool:
+    """Store what a member says of itself. Return whether its subscription has changed."""
+    group = changes.group
+    known = group.members.get(member_id, MemberMetadata())
+    if new is known or new == known:
         return False
     key = ConsumerGroupMemberMetadataKey(group.group_id, member_id)
     changes.write(key, stored_metadata(new))
     return new.topics != known.topics or new.regex != known.regex
 
 
+def forget_regexes(changes: Changes) -> None:
+    """Remove the regular expressions to which no member subscribes."""
+    group = changes.group
+    for regex in sorted(group.regexes.keys() - group.regexes_in_use):
+        changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
+
+
+def refresh_epoch(changes: Changes, image: MetadataImage, *, raised: bool) -> None:
+    """Raise the group epoch if ``raised``, or if new metadata change the subscribed topics."""
+    if raised or changes.group.image is not image:
+        update_epoch(changes, image, raised=raised)
+
+
 def update_epoch(changes: Changes, image: MetadataImage, *, raised: bool) -> None:
     """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were."""
     group = changes.group
-    seen = _hash_of(group.subscribed_topics(), image)
+    seen = hash_of(group.subscribed_topics(), image)
     if raised or seen != group.metadata_hash:
         key = ConsumerGroupMetadataKey(group.group_id)
         changes.write(key, ConsumerGroupMetadataValue(group.epoch + 1, seen))
     group.image = image
 
 
-def _hash_of(topics: Iterable[str], image: MetadataImage) -> int:
+def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
     """Return a hash, as int64, of the existing topics among ``topics``: ids and partition counts.
 
     0 if there is none. Any hash will do: a coordinator that computes another one raises the epoch
@@ -317,9 +351,11 @@ def _hash_of(topics: Iterable[str], image: MetadataImage) -> int:
 # ---- the target assignment
 
 
-def _assign(changes: Changes, image: MetadataImage, config: ConsumerGroupConfig) -> None:
-    """Compute the target assignment of the group epoch, and store what has changed of it."""
+def assign_if_due(changes: Changes, image: MetadataImage, config: ConsumerGroupConfig) -> None:
+    """Compute the target assignment of a new group epoch, and store what has changed of it."""
     group, name = changes.group, changes.group.group_id
+    if group.epoch <= group.target_epoch:
+        return
     assign = ASSIGNORS[preferred_assignor(group, config)]
     targets = assign(*_assignor_input(group, image))
     for member_id, target in targets.items():
@@ -364,29 +400,23 @@ def _assignor_input(
 # ---- members that leave
 
 
-def leave(
-    changes: Changes, facts: HeartbeatFacts, image: MetadataImage
-) -> ConsumerGroupHeartbeatResponse:
-    """Process a heartbeat of a member that leaves, for now or for good. Raises KafkaError."""
+def leave_for_now(changes: Changes, facts: HeartbeatFacts) -> ConsumerGroupHeartbeatResponse:
+    """Process a heartbeat of a static member that will be back. Raises KafkaError."""
     group, member_id = changes.group, facts.member_id
     current = require_member(group, member_id, facts.instance_id)
-    if facts.member_epoch == LEAVES_FOR_NOW:
-        away = CurrentAssignment(
-            current.state, LEAVES_FOR_NOW, current.previous_member_epoch, current.assigned, {}
-        )
-        key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
-        changes.write(key, stored_current(away))
-    else:
-        fence_member(changes, member_id, image)
-    return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=facts.member_epoch)
+    away = CurrentAssignment(
+        current.state, LEAVES_FOR_NOW, current.previous_member_epoch, current.assigned, {}
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
+    changes.write(key, stored_current(away))
+    return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVES_FOR_NOW)
 
 
-def fence_member(changes: Changes, member_id: str, image: MetadataImage) -> None:
-    """Remove a member. The group epoch rises, so that the next heartbeat assigns anew."""
-    remove_member(changes, member_id)
-    group = changes.group
-    for regex in sorted(group.regexes.keys() - group.regexes_in_use):
-        changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
+def fence_members(changes: Changes, member_ids: Iterable[str], image: MetadataImage) -> None:
+    """Remove members. The group epoch rises, so that the next heartbeat assigns anew."""
+    for member_id in member_ids:
+        remove_member(changes, member_id)
+    forget_regexes(changes)
     update_epoch(changes, image, raised=True)
 
 

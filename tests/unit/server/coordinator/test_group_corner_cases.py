@@ -19,6 +19,7 @@ from minikafka.core.group.records import (
     encode_record,
 )
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity
@@ -298,7 +299,7 @@ class TestWhileADeletionIsWritten:
         errors: list[ErrorCode] = []
         (append,) = shard.delete_group(shard.groups[GROUP], errors.append).appends
         facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (("range", b""),), "a")
-        shard.join(GROUP, facts, lambda response: None, 0)
+        shard.join(GROUP, facts, lambda response: None, MetadataImage(), 0)
         group = shard.groups[GROUP]
         settled = shard.settle(append, NONE, 1, 0)
         assert settled.replies == [DeferredReply(errors.append, ErrorCode.NON_EMPTY_GROUP)]

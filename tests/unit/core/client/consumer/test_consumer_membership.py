@@ -19,11 +19,14 @@ from minikafka.core.group.consumer.changes import Changes
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
+    LEAVES,
+    LEAVES_FOR_NOW,
     HeartbeatFacts,
     check_request,
-    fence_member,
+    fence_members,
     heartbeat,
-    leave,
+    leave_for_now,
+    require_member,
 )
 from minikafka.core.group.consumer.member import read_rows
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
@@ -331,8 +334,12 @@ class Scene:
         changes = Changes(self.group)
         try:
             check_request(facts, GROUP_CONFIG.assignors)
-            if facts.member_epoch < 0:
-                return leave(changes, facts, self.image)
+            if facts.member_epoch == LEAVES_FOR_NOW:
+                return leave_for_now(changes, facts)
+            if facts.member_epoch == LEAVES:
+                require_member(self.group, facts.member_id, facts.instance_id)
+                fence_members(changes, [facts.member_id], self.image)
+                return ConsumerGroupHeartbeatResponse(member_epoch=LEAVES)
             return heartbeat(changes, facts, self.image, GROUP_CONFIG)
         except KafkaError as error:
             changes.undo()
@@ -344,7 +351,7 @@ class Scene:
         """End the session of a member."""
         member_id = consumer.membership.member_id
         if member_id in self.group.members:
-            fence_member(Changes(self.group), member_id, self.image)
+            fence_members(Changes(self.group), [member_id], self.image)
             consumer.removed = True
 
     def check_subscription(self, consumer: Consumer) -> None:
