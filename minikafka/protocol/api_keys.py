@@ -102,6 +102,7 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:

@@ -8,6 +8,7 @@ from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages import alter_partition_reassignments as reassign
 from minikafka.protocol.messages import consumer_group_describe as describe
 from minikafka.protocol.messages import consumer_group_heartbeat as heartbeat
+from minikafka.protocol.messages import describe_topic_partitions as pages
 from minikafka.protocol.messages import offset_commit, offset_fetch
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -53,6 +54,42 @@ def described(member_type: int) -> Message:
 
 
 GOLDEN: list[tuple[Message, int, str]] = [
+    *(
+        (
+            pages.DescribeTopicPartitionsRequest([pages.DescribedTopicName("t")], 5, cursor),
+            0,
+            f"02 02 74 00 00000005 {text} 00",
+        )
+        for cursor, text in ((None, "ff"), (pages.Cursor("t", 1), "01 02 74 00000001 00"))
+    ),
+    *(
+        (
+            pages.DescribeTopicPartitionsResponse(
+                0,
+                [
+                    pages.DescribeTopicPartitionsResponseTopic(
+                        0,
+                        "t",
+                        TOPIC_ID,
+                        False,
+                        [
+                            pages.DescribeTopicPartitionsResponsePartition(
+                                *(0, 1, 2, 3, [2, 4], [2], [], [], [4])
+                            )
+                        ],
+                    )
+                ],
+                cursor,
+            ),
+            0,
+            (
+                f"00000000 02 0000 02 74 {TOPIC} 00 02 0000 00000001 00000002 00000003 "
+                "03 00000002 00000004 02 00000002 01 01 02 00000004 00 80000000 00 "
+                f"{text} 00"
+            ),
+        )
+        for cursor, text in ((None, "ff"), (pages.Cursor("t", 2), "01 02 74 00000002 00"))
+    ),
     (
         MetadataRequest([MetadataRequestTopic(name="t")]),
         13,

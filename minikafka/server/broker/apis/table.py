@@ -22,6 +22,7 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
         ),
         "topics": (
             ApiKey.METADATA,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             ApiKey.CREATE_TOPICS,
             ApiKey.DELETE_TOPICS,
             ApiKey.CREATE_PARTITIONS,
