@@ -142,9 +142,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("group.share.record.lock.duration.ms", 30000, "How long a record is acquired.", between(1000, 60000)),
         _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
     )),
-    SettingGroup("DescribeTopicPartitions is not served, as by Kafka 3.9 with ZooKeeper.", (
-        _int("max.request.partition.size.limit", 2000, "Most partitions in one response to DescribeTopicPartitions.", at_least(1)),
-    )),
     SettingGroup("Kafka uses it with KRaft. Brokers here keep their metadata in ZooKeeper.", (
         _int("broker.heartbeat.interval.ms", 2000, "Pause between a broker's heartbeats to the controller."),
         _int("broker.session.timeout.ms", 9000, "Silence after which the controller fences a broker."),

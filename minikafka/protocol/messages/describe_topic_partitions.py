@@ -34,8 +34,8 @@ class Cursor:
 
 
 @dataclass(slots=True)
-class TopicRequest:
-    """A topic by name."""
+class DescribedTopicName:
+    """A topic by name. Kafka: ``TopicRequest``."""
 
     name: String = ""
 
@@ -50,7 +50,7 @@ class DescribeTopicPartitionsRequest(Message):
         max_elements=MANY,
     )
 
-    topics: list[TopicRequest] = field(default_factory=list)
+    topics: list[DescribedTopicName] = field(default_factory=list)
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 

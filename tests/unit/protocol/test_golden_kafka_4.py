@@ -56,7 +56,7 @@ def described(member_type: int) -> Message:
 GOLDEN: list[tuple[Message, int, str]] = [
     *(
         (
-            pages.DescribeTopicPartitionsRequest([pages.TopicRequest("t")], 5, cursor),
+            pages.DescribeTopicPartitionsRequest([pages.DescribedTopicName("t")], 5, cursor),
             0,
             f"02 02 74 00 00000005 {text} 00",
         )

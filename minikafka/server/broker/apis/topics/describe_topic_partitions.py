@@ -12,11 +12,11 @@ from minikafka.kernel.slices import Slices
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_topic_partitions import (
     Cursor,
+    DescribedTopicName,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
-    TopicRequest,
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import TOPIC_OPERATIONS, Authorization
@@ -133,7 +133,7 @@ def _guard(broker: Services) -> ApiGuard:
             context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names
         )
         refused = [name for name in names if name not in allowed]
-        request.topics = [TopicRequest(name) for name in names if name in allowed]
+        request.topics = [DescribedTopicName(name) for name in names if name in allowed]
         response = DescribeTopicPartitionsResponse()
         if request.topics:
             cursor = request.cursor

@@ -16,9 +16,9 @@ from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.describe_topic_partitions import (
     Cursor,
+    DescribedTopicName,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    TopicRequest,
 )
 from minikafka.server.broker.apis.authorization import TOPIC_OPERATIONS, Authorization
 from minikafka.server.broker.apis.request import RequestContext
@@ -65,7 +65,9 @@ async def send(
 ) -> DescribeTopicPartitionsResponse:
     """Send one request on listener OUT; encode and decode both messages."""
     start = None if cursor is None else Cursor(*cursor)
-    request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, start)
+    request = DescribeTopicPartitionsRequest(
+        [DescribedTopicName(name) for name in names], limit, start
+    )
     request = decode(type(request), 0, encode(request, 0))
     cache = cache_with(update(TOPICS, BROKERS))
     handler: Any = DescribeTopicPartitionsHandler(cache, most)
