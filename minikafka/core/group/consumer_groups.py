@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.classic_members import (
     admit,
     check_protocols,
@@ -173,7 +173,7 @@ class ConsumerGroups:
             result.reply(respond, heartbeat_error(error))
             return result
         before = group.current.get(facts.member_id)
-        changes, successor = Changes(group), None
+        changes, successor = GroupChanges(group), None
         try:
             if replaced is not None:
                 self._take_over(changes, replaced, image)
@@ -230,7 +230,7 @@ class ConsumerGroups:
             group.offsets = known.offsets
         return group, known
 
-    def _take_over(self, changes: Changes, replaced: Group, image: MetadataImage) -> None:
+    def _take_over(self, changes: GroupChanges, replaced: Group, image: MetadataImage) -> None:
         """Put a consumer group in the place of a classic one, with its members if it has some."""
         if replaced.members:
             upgrade(changes, replaced, image)
@@ -239,7 +239,7 @@ class ConsumerGroups:
 
     def _remove(
         self,
-        changes: Changes,
+        changes: GroupChanges,
         member_ids: Collection[str],
         image: MetadataImage,
         now_ms: int,
@@ -259,7 +259,7 @@ class ConsumerGroups:
 
     def _downgrade(
         self,
-        changes: Changes,
+        changes: GroupChanges,
         leaving: Collection[str],
         generation_id: int,
         image: MetadataImage,
@@ -294,7 +294,7 @@ class ConsumerGroups:
     ) -> GroupResult[None]:
         """Handle a JoinGroup request to a group with members."""
         result: GroupResult[None] = CoordinatorResult(None)
-        changes = Changes(group)
+        changes = GroupChanges(group)
         try:
             check_room(group, facts.member_id or facts.new_member_id, self._config)
             check_protocols(group, facts)
@@ -313,7 +313,7 @@ class ConsumerGroups:
 
     def _join(
         self,
-        changes: Changes,
+        changes: GroupChanges,
         facts: JoinFacts,
         respond: RespondJoin,
         image: MetadataImage,
@@ -379,7 +379,7 @@ class ConsumerGroups:
         self._heard(group, member_id, result)
         result.effects.append(CheckMember(group, member_id))
         reply = AwaitedReply(respond, response, sync_error)
-        self._append_update(ConsumerGroupUpdate(group, Changes(group), [reply]), result)
+        self._append_update(ConsumerGroupUpdate(group, GroupChanges(group), [reply]), result)
         return result
 
     def classic_heartbeat(
@@ -417,7 +417,7 @@ class ConsumerGroups:
                 code = error.code
             rows.append(MemberResponse(who.member_id, who.group_instance_id, code))
         if leaving:
-            changes = Changes(group)
+            changes = GroupChanges(group)
             successor = self._remove(changes, leaving, image, now_ms, result)
             update = ConsumerGroupUpdate(group, changes, [], successor=successor)
             self._append_update(update, result)
@@ -503,7 +503,7 @@ class ConsumerGroups:
         result.event(
             "consumer_member_failed", group=group.group_id, member=member_id, reason=reason
         )
-        changes = Changes(group)
+        changes = GroupChanges(group)
         successor = self._remove(changes, [member_id], image, now_ms, result)
         update = ConsumerGroupUpdate(group, changes, [], successor=successor)
         self._append_update(update, result)
@@ -523,7 +523,7 @@ class ConsumerGroups:
         group.resolution = Resolution(image, now_ms)
         if group.is_dead:
             return result
-        changes, in_use = Changes(group), set(group.regexes_in_use)
+        changes, in_use = GroupChanges(group), set(group.regexes_in_use)
         for regex in sorted(in_use & found.keys()):
             known, topics = group.regexes.get(regex), sorted(found[regex])
             if known is None or known.topics != topics:

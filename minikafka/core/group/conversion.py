@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.embedded import (
     encoded_assignment,
@@ -21,7 +21,7 @@ from minikafka.core.group.consumer.embedded import (
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import hash_of
 from minikafka.core.group.consumer.member import (
-    MemberMetadata,
+    ConsumerGroupMember,
     stored_current,
     stored_metadata,
     stored_target,
@@ -77,7 +77,7 @@ def _no_upgrade(group: Group, problem: str) -> KafkaError:
     )
 
 
-def upgrade(changes: Changes, classic: Group, image: MetadataImage) -> None:
+def upgrade(changes: GroupChanges, classic: Group, image: MetadataImage) -> None:
     """Write the members of ``classic`` into a new consumer group, with Kafka's records.
 
     The generation becomes the epoch, and the assignments become those of the members and of the
@@ -113,7 +113,7 @@ def upgrade(changes: Changes, classic: Group, image: MetadataImage) -> None:
 
 def _converted(
     group: Group, member: ClassicGroupMember, image: MetadataImage
-) -> tuple[str, MemberMetadata, Partitions]:
+) -> tuple[str, ConsumerGroupMember, Partitions]:
     """Return id, metadata and assignment of a member. Raises DecodeError, KafkaError."""
     protocol = group.protocol_name or group.select_protocol()
     subscription = read_subscription(member.metadata(protocol))
@@ -125,7 +125,7 @@ def _converted(
             " to a default assignor before re-attempting the upgrade"
         )
         raise _no_upgrade(group, problem)
-    metadata = MemberMetadata(
+    metadata = ConsumerGroupMember(
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
         client_id=member.client_id,
@@ -186,7 +186,7 @@ def can_downgrade_for(group: ConsumerGroup, replaced: str, config: GroupConfig) 
     return is_small and group.members[replaced].classic is None and _can_be_classic(left, config)
 
 
-def _can_be_classic(members: Collection[MemberMetadata], config: GroupConfig) -> bool:
+def _can_be_classic(members: Collection[ConsumerGroupMember], config: GroupConfig) -> bool:
     if not config.consumer.migration.allows_downgrade:
         return False
     common: set[str] | None = None
@@ -199,7 +199,7 @@ def _can_be_classic(members: Collection[MemberMetadata], config: GroupConfig) ->
 
 
 def downgrade(
-    changes: Changes,
+    changes: GroupChanges,
     leaving: Collection[str],
     generation_id: int,
     image: MetadataImage,
@@ -231,7 +231,7 @@ def downgrade(
     return group
 
 
-def _classic_member(member_id: str, metadata: MemberMetadata) -> ClassicGroupMember:
+def _classic_member(member_id: str, metadata: ConsumerGroupMember) -> ClassicGroupMember:
     assert metadata.classic is not None, "all members speak the classic protocol"
     return ClassicGroupMember(
         member_id,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
@@ -245,7 +245,7 @@ class ConsumerGroupUpdate(_GroupAppendPurpose):
     """
 
     group: ConsumerGroup
-    changes: Changes
+    changes: GroupChanges
     replies: list[AwaitedReply]
     replaced: Group | None = None
     successor: Group | None = None

@@ -11,7 +11,7 @@ from minikafka.core.group.records import (
 )
 
 
-class Changes:
+class GroupChanges:
     """The records that a decision writes, applied to the group at once.
 
     What is decided next builds on them, also for the next request, before they are in the log.

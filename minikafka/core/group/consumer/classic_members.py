@@ -7,7 +7,7 @@ Heartbeat says when there is another step to take.
 
 from __future__ import annotations
 
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.embedded import encoded_assignment
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
@@ -16,7 +16,7 @@ from minikafka.core.group.consumer.heartbeat import (
     require_member,
     store_metadata,
 )
-from minikafka.core.group.consumer.member import NOT_JOINED, MemberMetadata
+from minikafka.core.group.consumer.member import NOT_JOINED, ConsumerGroupMember
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
@@ -47,7 +47,7 @@ def check_protocols(group: ConsumerGroup, facts: JoinFacts) -> None:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, problem)
 
 
-def admit(changes: Changes, facts: JoinFacts) -> str:
+def admit(changes: GroupChanges, facts: JoinFacts) -> str:
     """Return the id of the member that joins. A static member without an id takes the place of the
     one with its instance id, of either protocol.
 
@@ -65,11 +65,14 @@ def admit(changes: Changes, facts: JoinFacts) -> str:
 
 
 def subscribe(
-    changes: Changes, member_id: str, facts: JoinFacts, subscription: ConsumerProtocolSubscription
+    changes: GroupChanges,
+    member_id: str,
+    facts: JoinFacts,
+    subscription: ConsumerProtocolSubscription,
 ) -> bool:
     """Store what a member says in JoinGroup. Return whether its subscription has changed."""
-    known = changes.group.members.get(member_id, MemberMetadata())
-    new = MemberMetadata(
+    known = changes.group.members.get(member_id, ConsumerGroupMember())
+    new = ConsumerGroupMember(
         instance_id=facts.group_instance_id or known.instance_id,
         rack_id=known.rack_id if subscription.rack_id is None else subscription.rack_id,
         client_id=facts.client_id,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from minikafka.core.group.consumer.member import (
     NOT_JOINED,
-    MemberMetadata,
+    ConsumerGroupMember,
     read_current,
     read_metadata,
     read_target,
@@ -97,7 +97,7 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
-        self.members: dict[str, MemberMetadata] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.current: dict[str, CurrentAssignment] = {}
         self.regexes: dict[str, ConsumerGroupRegularExpressionValue] = {}
@@ -265,7 +265,7 @@ class ConsumerGroup:
             case ConsumerGroupCurrentMemberAssignmentKey(), _:
                 self._set_current(key.member_id, None)
 
-    def _set_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
+    def _set_member(self, member_id: str, metadata: ConsumerGroupMember | None) -> None:
         before = self.members.get(member_id)
         self._count_subscription(before, -1)
         self._count_subscription(metadata, 1)
@@ -279,7 +279,7 @@ class ConsumerGroup:
         if metadata.instance_id is not None:
             self.static_members[metadata.instance_id] = member_id
 
-    def _count_subscription(self, member: MemberMetadata | None, amount: int) -> None:
+    def _count_subscription(self, member: ConsumerGroupMember | None, amount: int) -> None:
         if member is not None:
             subscription = (member.topics, member.regex)
             self._subscriptions[subscription] += amount

@@ -9,12 +9,12 @@ from typing import Final
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.member import (
     NOT_JOINED,
-    MemberMetadata,
+    ConsumerGroupMember,
     rows_of,
     stored_current,
     stored_metadata,
@@ -132,7 +132,7 @@ def _check_joining(facts: HeartbeatFacts) -> None:
 
 
 def heartbeat(
-    changes: Changes, facts: HeartbeatFacts, image: MetadataImage, config: ConsumerGroupConfig
+    changes: GroupChanges, facts: HeartbeatFacts, image: MetadataImage, config: ConsumerGroupConfig
 ) -> ConsumerGroupHeartbeatResponse:
     """Process the heartbeat of a member that joins or stays, and return its response.
 
@@ -167,7 +167,7 @@ def check_room(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig
 
 
 def reconcile_member(
-    changes: Changes, member_id: str, owned: Partitions | None
+    changes: GroupChanges, member_id: str, owned: Partitions | None
 ) -> CurrentAssignment:
     """Lead a member, which owns ``owned``, one step towards its target. Return its assignment.
 
@@ -189,7 +189,7 @@ def _assignment(current: CurrentAssignment) -> Assignment:
 # ---- who is it
 
 
-def _admit(changes: Changes, facts: HeartbeatFacts) -> None:
+def _admit(changes: GroupChanges, facts: HeartbeatFacts) -> None:
     """Check that the sender is the member that it says it is, or make room for it.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
@@ -261,7 +261,7 @@ def _is_within(owned: Partitions | None, assigned: Partitions) -> bool:
     )
 
 
-def replace_member(changes: Changes, old: str, new: str) -> None:
+def replace_member(changes: GroupChanges, old: str, new: str) -> None:
     """Give a static member its new member id: it keeps its subscription and its assignment."""
     group, name = changes.group, changes.group.group_id
     metadata, target = group.members[old], group.targets.get(old, {})
@@ -276,13 +276,13 @@ def replace_member(changes: Changes, old: str, new: str) -> None:
 # ---- subscriptions and the group epoch
 
 
-def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> MemberMetadata:
+def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> ConsumerGroupMember:
     """Return what the member says of itself, and what is known of it where it says nothing."""
-    known = group.members.get(facts.member_id, MemberMetadata())
+    known = group.members.get(facts.member_id, ConsumerGroupMember())
     client = (known.client_id, known.client_host)
     if not facts.describes_itself and client == (facts.client_id, facts.client_host):
         return known
-    return MemberMetadata(
+    return ConsumerGroupMember(
         instance_id=known.instance_id if facts.instance_id is None else facts.instance_id,
         rack_id=known.rack_id if facts.rack_id is None else facts.rack_id,
         client_id=facts.client_id,
@@ -300,10 +300,10 @@ def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> MemberMetadata:
     )
 
 
-def store_metadata(changes: Changes, member_id: str, new: MemberMetadata) -> bool:
+def store_metadata(changes: GroupChanges, member_id: str, new: ConsumerGroupMember) -> bool:
     """Store what a member says of itself. Return whether its subscription has changed."""
     group = changes.group
-    known = group.members.get(member_id, MemberMetadata())
+    known = group.members.get(member_id, ConsumerGroupMember())
     if new is known or new == known:
         return False
     key = ConsumerGroupMemberMetadataKey(group.group_id, member_id)
@@ -311,20 +311,20 @@ def store_metadata(changes: Changes, member_id: str, new: MemberMetadata) -> boo
     return new.topics != known.topics or new.regex != known.regex
 
 
-def forget_regexes(changes: Changes) -> None:
+def forget_regexes(changes: GroupChanges) -> None:
     """Remove the regular expressions to which no member subscribes."""
     group = changes.group
     for regex in sorted(group.regexes.keys() - group.regexes_in_use):
         changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
 
 
-def refresh_epoch(changes: Changes, image: MetadataImage, *, raised: bool) -> None:
+def refresh_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -> None:
     """Raise the group epoch if ``raised``, or if new metadata change the subscribed topics."""
     if raised or changes.group.image is not image:
         update_epoch(changes, image, raised=raised)
 
 
-def update_epoch(changes: Changes, image: MetadataImage, *, raised: bool) -> None:
+def update_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -> None:
     """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were."""
     group = changes.group
     seen = hash_of(group.subscribed_topics(), image)
@@ -351,7 +351,7 @@ def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
 # ---- the target assignment
 
 
-def assign_if_due(changes: Changes, image: MetadataImage, config: ConsumerGroupConfig) -> None:
+def assign_if_due(changes: GroupChanges, image: MetadataImage, config: ConsumerGroupConfig) -> None:
     """Compute the target assignment of a new group epoch, and store what has changed of it."""
     group, name = changes.group, changes.group.group_id
     if group.epoch <= group.target_epoch:
@@ -383,6 +383,7 @@ def _assignor_input(
     ids: dict[tuple[tuple[str, ...], str], frozenset[UUID]] = {}
     counts: dict[UUID, int] = {}
     subscribers: dict[str, Subscriber] = {}
+    taken: dict[UUID, set[int]] = {}
     for member_id, member in group.members.items():
         subscription = (member.topics, member.regex)
         topic_ids = ids.get(subscription)
@@ -392,15 +393,38 @@ def _assignor_input(
             ]
             counts.update((image.topic_ids[t], len(image.topics[t])) for t in existing)
             topic_ids = ids[subscription] = frozenset(image.topic_ids[t] for t in existing)
-        target = group.targets.get(member_id, {})
+        target = _sound(group.targets.get(member_id, {}), topic_ids, counts, taken)
         subscribers[member_id] = Subscriber(topic_ids, member.rack_id, target, member.instance_id)
     return subscribers, counts
+
+
+def _sound(
+    target: Partitions,
+    topic_ids: frozenset[UUID],
+    counts: dict[UUID, int],
+    taken: dict[UUID, set[int]],
+) -> Partitions:
+    """Return a target without partitions that do not exist or that are ``taken``, and take them.
+
+    Assignors rely on it. Only records that somebody else has written can say otherwise.
+    """
+    sound = target
+    for topic_id, partitions in target.items():
+        if topic_id not in topic_ids:
+            continue
+        others, count = taken.setdefault(topic_id, set()), counts[topic_id]
+        kept = partitions
+        if min(kept) < 0 or max(kept) >= count or not others.isdisjoint(kept):
+            kept = frozenset(p for p in partitions if 0 <= p < count and p not in others)
+            sound = {**sound, topic_id: kept}
+        others |= kept
+    return target if sound is target else {t: some for t, some in sound.items() if some}
 
 
 # ---- members that leave
 
 
-def leave_for_now(changes: Changes, facts: HeartbeatFacts) -> ConsumerGroupHeartbeatResponse:
+def leave_for_now(changes: GroupChanges, facts: HeartbeatFacts) -> ConsumerGroupHeartbeatResponse:
     """Process a heartbeat of a static member that will be back. Raises KafkaError."""
     group, member_id = changes.group, facts.member_id
     current = require_member(group, member_id, facts.instance_id)
@@ -412,7 +436,7 @@ def leave_for_now(changes: Changes, facts: HeartbeatFacts) -> ConsumerGroupHeart
     return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVES_FOR_NOW)
 
 
-def fence_members(changes: Changes, member_ids: Iterable[str], image: MetadataImage) -> None:
+def fence_members(changes: GroupChanges, member_ids: Iterable[str], image: MetadataImage) -> None:
     """Remove members. The group epoch rises, so that the next heartbeat assigns anew."""
     for member_id in member_ids:
         remove_member(changes, member_id)
@@ -420,7 +444,7 @@ def fence_members(changes: Changes, member_ids: Iterable[str], image: MetadataIm
     update_epoch(changes, image, raised=True)
 
 
-def remove_member(changes: Changes, member_id: str) -> None:
+def remove_member(changes: GroupChanges, member_id: str) -> None:
     """Write the tombstones of a member, in Kafka's order."""
     name = changes.group.group_id
     changes.write(ConsumerGroupCurrentMemberAssignmentKey(name, member_id), None)

@@ -21,7 +21,7 @@ NOT_JOINED: Final = CurrentAssignment(MemberState.STABLE, 0, -1, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class ConsumerGroupMember:
     """What a member says of itself.
 
     ``topics`` are the names to which it subscribes, sorted; ``regex`` is "" if it subscribes by no
@@ -40,7 +40,7 @@ class MemberMetadata:
     classic: ClassicMemberMetadata | None = None
 
 
-def stored_metadata(metadata: MemberMetadata) -> ConsumerGroupMemberMetadataValue:
+def stored_metadata(metadata: ConsumerGroupMember) -> ConsumerGroupMemberMetadataValue:
     return ConsumerGroupMemberMetadataValue(
         instance_id=metadata.instance_id,
         rack_id=metadata.rack_id,
@@ -54,8 +54,8 @@ def stored_metadata(metadata: MemberMetadata) -> ConsumerGroupMemberMetadataValu
     )
 
 
-def read_metadata(value: ConsumerGroupMemberMetadataValue) -> MemberMetadata:
-    return MemberMetadata(
+def read_metadata(value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
+    return ConsumerGroupMember(
         value.instance_id,
         value.rack_id,
         value.client_id,

@@ -11,10 +11,12 @@ import pytest
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from minikafka.core.group.consumer.heartbeat import JOINS, LEAVES, LEAVES_FOR_NOW
+from minikafka.core.group.consumer.member import stored_target
 from minikafka.core.group.consumer_groups import RESOLVE_AGAIN_MS
 from minikafka.core.group.group import Group
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minikafka.protocol.messages.consumer_group_log import ConsumerGroupTargetAssignmentMemberKey
 from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 SESSION_MS = ConsumerGroupConfig().session_timeout_ms
@@ -292,3 +294,20 @@ def test_a_group_with_members_is_not_deleted(lab: GroupLab) -> None:
     assert errors == {GROUP: ErrorCode.NON_EMPTY_GROUP}
     with pytest.raises(KafkaError):
         lab.coordinator.delete_offsets("no", [], lambda _: None)
+
+
+@pytest.mark.mission("G848-2")
+def test_inconsistent_records_in_the_log_stop_nobody(lab: GroupLab) -> None:
+    """Whoever may write to the topic can give one partition to two members, or one that is none."""
+    join(lab, "m1")
+    join(lab, "m2")
+    topic_id = lab.image.topic_ids["a"]
+    group = group_of(lab)
+    for member_id in ("m1", "m2"):
+        target = {topic_id: frozenset({-1, 0, 1, 99})}
+        group.replay(
+            ConsumerGroupTargetAssignmentMemberKey(GROUP, member_id), stored_target(target)
+        )
+    join(lab, "m3")
+    given = [p for member in ("m1", "m2", "m3") for p in group.targets[member].get(topic_id, ())]
+    assert sorted(given) == [0, 1, 2, 3]

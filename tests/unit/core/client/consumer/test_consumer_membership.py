@@ -15,7 +15,7 @@ from minikafka.core.client.consumer.consumer_membership import (
     ConsumerMemberState,
 )
 from minikafka.core.client.consumer.membership import Next
-from minikafka.core.group.consumer.changes import Changes
+from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
@@ -331,7 +331,7 @@ class Scene:
             server_assignor=request.server_assignor,
             owned=None if owned is None else read_rows(owned),
         )
-        changes = Changes(self.group)
+        changes = GroupChanges(self.group)
         try:
             check_request(facts, GROUP_CONFIG.assignors)
             if facts.member_epoch == LEAVES_FOR_NOW:
@@ -351,7 +351,7 @@ class Scene:
         """End the session of a member."""
         member_id = consumer.membership.member_id
         if member_id in self.group.members:
-            fence_members(Changes(self.group), [member_id], self.image)
+            fence_members(GroupChanges(self.group), [member_id], self.image)
             consumer.removed = True
 
     def check_subscription(self, consumer: Consumer) -> None:
