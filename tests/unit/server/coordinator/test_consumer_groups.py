@@ -298,7 +298,7 @@ def test_a_group_with_members_is_not_deleted(lab: GroupLab) -> None:
 
 @pytest.mark.mission("G848-2")
 def test_inconsistent_records_in_the_log_stop_nobody(lab: GroupLab) -> None:
-    """Whoever may write to the topic can give one partition to two members, or one that is none."""
+    """Whoever may write to the topic can give a partition to two members, or one that is none."""
     join(lab, "m1")
     join(lab, "m2")
     topic_id = lab.image.topic_ids["a"]
