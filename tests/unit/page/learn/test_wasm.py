@@ -23,7 +23,7 @@ from minikafka.page.learn.wasm.shipped import STDLIB_LEFT_OUT, is_shipped, sourc
 # Packages that Pyodide does not have, and modules that need a machine.
 _NOT_THERE = {
     *("uvloop", "kazoo", "rich", "h11", "cryptography", "joserfc", "starlette", "uvicorn", "mcp"),
-    *("pyspark", "gssapi", *STDLIB_LEFT_OUT),
+    *("pyspark", "gssapi", "re2", *STDLIB_LEFT_OUT),
 }
 
 
