@@ -407,6 +407,9 @@ def _apis(text: str) -> list[str]:
     newest = {int(key): key.max_version_3_9 for key in ApiKey}
     lines = []
     for line in text.splitlines():
+        missing = re.fullmatch(r"\s*\w+\((\d+)\): UNSUPPORTED,?", line)
+        if missing is not None and newest.get(int(missing[1]), 0) is None:
+            continue
         found = re.fullmatch(r"\s*(\w+\((\d+)\): 0)(?: to (\d+))?( .*)", line)
         if found is None or int(found[2]) not in newest:
             lines.append(line.strip())

@@ -118,6 +118,8 @@ _REPLACED = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
     (r"console-consumer-\d+", "console-consumer-<n>"),
     (r"baseOffset: (\d+)(.*?)crc: \d+", r"baseOffset: \1\2crc: <crc>"),
+    # Kafka 4's DescribeTopicPartitions, which we serve, says that there are none.
+    (r"\tElr:( N/A)?\s*\tLastKnownElr:( N/A)?", ""),
     (r"[ \t]+\n", "\n"),
 )
 
