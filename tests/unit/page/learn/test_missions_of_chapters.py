@@ -37,6 +37,8 @@ LEFT_OUT = {
     "FMT": "columns of Spark, which docs/how-to/spark.md tells",
     "SPV": "versions of PySpark, which docs/how-to/spark.md lists",
     "LAKE": "tables that Spark fills, which docs/how-to/spark-lakes.md tells",
+    "FWD": "requests that brokers forward, which docs/reference/differences.md tells",
+    "G848": "Kafka 4's groups, whose chapter is still to be written",
     "SPO": "the operation of queries of Spark, which docs/how-to/spark.md tells",
 }
 
