@@ -33,7 +33,9 @@ def rows_by_chapter() -> dict[int, list[str]]:
 
 def mission_rows() -> list[str]:
     """Return the ids of all rows."""
-    return re.findall(r"^\| ([A-Z][A-Z0-9]*-\d+) \|", MISSION.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^\| ([A-Z][A-Z0-9]*-\d+) \|", MISSION.read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def family(row: str) -> str:
