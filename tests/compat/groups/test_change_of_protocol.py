@@ -16,7 +16,7 @@ from tests.support.clients.confluent import value_of
 from tests.support.clients.places import Cluster
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = pytest.mark.compat
+pytestmark = [pytest.mark.compat, pytest.mark.mission("G848-14")]
 
 PARTITIONS = 6
 LIMIT_S = 40

@@ -267,17 +267,21 @@ def test_a_listener_may_seek_and_commit_and_fail() -> None:
     simulated(scenario)
 
 
-def test_the_classic_protocol_cannot_join_nor_be_joined() -> None:
+def test_members_of_both_protocols_share_a_group() -> None:
     async def scenario(cluster: SimCluster) -> None:
         classic = Reader(cluster).start()
         await until_shared(cluster, classic)
-        one = reader(cluster)
-        async with one.consumer as consumer:
-            consumer.subscribe([TOPIC])
-            with pytest.raises(KafkaError) as caught:
-                await one.read_on()
-            assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        one = reader(cluster).start()
+        await until_shared(cluster, classic, one)
+        await write(cluster, 0, 40)
+        await cluster.until("all of it", lambda: len(classic.records + one.records) == 40)
         await classic.stop()
+        await until_shared(cluster, one)
+        another = Reader(cluster).start()
+        await until_shared(cluster, one, another)
+        await one.stop()
+        await until_shared(cluster, another)
+        await another.stop()
 
     simulated(scenario)
 
