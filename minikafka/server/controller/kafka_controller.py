@@ -393,7 +393,11 @@ class KafkaController:
         }
 
     async def _process_events(self) -> None:
-        while self._running:
+        """Process events until ``stop``, or until the task is cancelled, also if an event has ended
+        in spite of that."""
+        task = asyncio.current_task()
+        assert task is not None
+        while self._running and not task.cancelling():
             queued = await self.queue.take()
             self._state = queued.event.state
             started_ms = self._clock.monotonic_ms()

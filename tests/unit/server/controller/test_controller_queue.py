@@ -1,6 +1,7 @@
 """The event queue: FIFO, one consumer, answers, clearing, figures."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from minikafka.core.controller.events import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.server.controller.event_manager import EventQueue
+from tests.support.controller.controller_lab import NewCluster
 from tests.support.world.manual_clock import ManualClock
 
 
@@ -99,3 +101,27 @@ async def test_a_second_consumer_is_a_bug(made: Any) -> None:
         await asyncio.wait_for(queue.take(), 0.1)
     queue.put(Reelect())
     assert (await taking).event == Reelect()
+
+
+async def test_a_cancelled_controller_ends_although_an_event_ends_well(
+    new_cluster: NewCluster,
+) -> None:
+    """A response may come at the same time; then the event does not see the cancellation."""
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        begun = asyncio.Event()
+
+        async def swallow(_: object) -> None:
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(controller, "_process", swallow)
+            controller.queue.put(Reelect())
+            await begun.wait()
+            task = controller._task
+            assert task is not None
+            task.cancel()
+            await asyncio.wait([task], timeout=10)
+        assert task.done()
