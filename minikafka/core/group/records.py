@@ -10,6 +10,7 @@ from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_group_log import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -95,16 +96,7 @@ ConsumerGroupValue: TypeAlias = (
 # Key and value by the type of the key, the number in front of it. The values have one version.
 _CONSUMER_GROUP_RECORDS: Final[
     Mapping[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue]]]
-] = {
-    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-}
-_KEY_TYPES: Final = {key: number for number, (key, _) in _CONSUMER_GROUP_RECORDS.items()}
+] = {key.SPEC.versions.first: (key, value) for key, value in CONSUMER_GROUP_RECORDS}
 _VALUE_VERSION: Final = 0
 
 
@@ -131,7 +123,7 @@ def encode_record(
     if isinstance(record, ConsumerGroupRecord):
         key, value = record.key, record.value
         return (
-            encode_versioned(key, _KEY_TYPES[type(key)]),
+            encode_versioned(key, type(key).SPEC.versions.first),
             None if value is None else encode_versioned(value, _VALUE_VERSION),
         )
     if isinstance(record, GroupStored):

@@ -13,14 +13,6 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.schema import Bytes, In, Int8, Int32, Int64, Message, String, Uuid, data
 
-CONSUMER_GROUP_METADATA_KEY_VERSION: Final = 3
-CONSUMER_GROUP_PARTITION_METADATA_KEY_VERSION: Final = 4
-CONSUMER_GROUP_MEMBER_METADATA_KEY_VERSION: Final = 5
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY_VERSION: Final = 6
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY_VERSION: Final = 7
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY_VERSION: Final = 8
-CONSUMER_GROUP_REGULAR_EXPRESSION_KEY_VERSION: Final = 16
-
 
 @dataclass(slots=True)
 class ConsumerGroupMetadataKey(Message):
@@ -216,3 +208,15 @@ class ConsumerGroupRegularExpressionValue(Message):
     topics: list[String] = field(default_factory=list)
     version: Int64 = 0
     timestamp: Int64 = 0
+
+
+# The key and the value of each kind of record.
+CONSUMER_GROUP_RECORDS: Final = (
+    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+)

@@ -31,22 +31,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import File, Files
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.message_json import to_json
-from minikafka.protocol.messages.consumer_group_log import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
+from minikafka.protocol.messages.consumer_group_log import CONSUMER_GROUP_RECORDS
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -81,13 +66,7 @@ _DELETED: Final = "<DELETE>"
 _OFFSETS_RECORDS: Final[Sequence[tuple[type[Message], type[Message]]]] = (
     (OffsetCommitKey, OffsetCommitValue),
     (GroupMetadataKey, GroupMetadataValue),
-    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    *CONSUMER_GROUP_RECORDS,
 )
 _TRANSACTION_STATES: Final = (
     "Empty",
