@@ -55,6 +55,9 @@ def stored_metadata(metadata: ConsumerGroupMember) -> ConsumerGroupMemberMetadat
 
 
 def read_metadata(value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
+    """A member that supports no classic protocol has the consumer protocol: if the field is
+    missing, its default is such a member."""
+    classic = value.classic_member_metadata
     return ConsumerGroupMember(
         value.instance_id,
         value.rack_id,
@@ -64,7 +67,7 @@ def read_metadata(value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMembe
         value.subscribed_topic_regex or "",
         value.rebalance_timeout_ms,
         value.server_assignor,
-        value.classic_member_metadata,
+        classic if classic is not None and classic.supported_protocols else None,
     )
 
 

@@ -3,6 +3,7 @@ classic groups of the same id."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,12 @@ from minikafka.core.group.consumer_groups import RESOLVE_AGAIN_MS
 from minikafka.core.group.group import Group
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from minikafka.protocol.messages.consumer_group_log import ConsumerGroupTargetAssignmentMemberKey
+from minikafka.protocol.messages.consumer_group_log import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+)
 from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 SESSION_MS = ConsumerGroupConfig().session_timeout_ms
@@ -311,3 +317,16 @@ def test_inconsistent_records_in_the_log_stop_nobody(lab: GroupLab) -> None:
     join(lab, "m3")
     given = [p for member in ("m1", "m2", "m3") for p in group.targets[member].get(topic_id, ())]
     assert sorted(given) == [0, 1, 2, 3]
+
+
+@pytest.mark.mission("G848-2")
+def test_a_member_without_a_classic_protocol_in_the_log_has_the_consumer_protocol(
+    lab: GroupLab,
+) -> None:
+    join(lab)
+    group, key = group_of(lab), ConsumerGroupMemberMetadataKey(GROUP, "m1")
+    value = group.value_of(key)
+    assert isinstance(value, ConsumerGroupMemberMetadataValue)
+    group.replay(key, replace(value, classic_member_metadata=ClassicMemberMetadata()))
+    assert lab.sync("m1", 1)[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(lab, "m1", 1).error_code == ErrorCode.NONE
