@@ -14,7 +14,12 @@ from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.groups.described_groups import (
+    allow_all_operations,
+    describable,
+    fill_in_operations,
+)
 from minikafka.server.broker.apis.guards import ApiGuard, Serve, around, knowing
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.apis.services import Services
@@ -40,9 +45,7 @@ class ConsumerGroupDescribeHandler:
             return
         groups = [self._groups.describe_consumer_group(name) for name in request.group_ids]
         if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
+            allow_all_operations(groups)
         reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
@@ -53,16 +56,8 @@ async def _filter_description(
     serve: Serve,
 ) -> ConsumerGroupDescribeResponse:
     """DESCRIBE on a group shows it, if the principal may describe the topics of its members."""
-    names = request.group_ids
-    allowed = await authorization.allowed(
-        context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
-    )
-    refused = [
-        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
-        for name in names
-        if name not in allowed
-    ]
-    request.group_ids = [name for name in names if name in allowed]
+    request.group_ids, others = await describable(authorization, context, request.group_ids)
+    refused = [DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=n) for n in others]
     with_operations, request.include_authorized_operations = (
         request.include_authorized_operations,
         False,
@@ -83,12 +78,7 @@ async def _filter_description(
         for group in response.groups
     ]
     if with_operations:
-        described = [group for group in groups if group.error_code == ErrorCode.NONE]
-        fields = await authorization.operations(
-            context, AclResourceType.GROUP, [group.group_id for group in described]
-        )
-        for group in described:
-            group.authorized_operations = fields[group.group_id]
+        await fill_in_operations(authorization, context, groups)
     response.groups = refused + groups
     return response
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.core.group.group import GroupState
-from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_groups import (
@@ -14,7 +13,12 @@ from minikafka.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
+from minikafka.server.broker.apis.authorization import Authorization
+from minikafka.server.broker.apis.groups.described_groups import (
+    allow_all_operations,
+    describable,
+    fill_in_operations,
+)
 from minikafka.server.broker.apis.guards import Serve, around
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.ports import GroupCoordination
@@ -44,9 +48,7 @@ class DescribeGroupsHandler:
                         group.error_message or f"Group {group.group_id} not found."
                     )
         if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
+            allow_all_operations(groups)
         reply(DescribeGroupsResponse(groups=groups))
 
 
@@ -56,28 +58,15 @@ async def _filter_description(
     request: DescribeGroupsRequest,
     serve: Serve,
 ) -> DescribeGroupsResponse:
-    names = request.groups
-    allowed = await authorization.allowed(
-        context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
-    )
-    refused = [
-        DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=name)
-        for name in names
-        if name not in allowed
-    ]
-    request.groups = [name for name in names if name in allowed]
+    request.groups, others = await describable(authorization, context, request.groups)
+    refused = [DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=n) for n in others]
     with_operations, request.include_authorized_operations = (
         request.include_authorized_operations,
         False,
     )
     response: DescribeGroupsResponse = await serve(request)
     if with_operations:
-        described = [group for group in response.groups if group.error_code == ErrorCode.NONE]
-        fields = await authorization.operations(
-            context, AclResourceType.GROUP, [g.group_id for g in described]
-        )
-        for group in described:
-            group.authorized_operations = fields[group.group_id]
+        await fill_in_operations(authorization, context, response.groups)
     response.groups = refused + response.groups
     return response
 
