@@ -21,9 +21,6 @@ from minikafka.core.group.consumer.classic_members import (
 from minikafka.core.group.consumer.embedded import partitions_by_id, read_subscription
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, Resolution
 from minikafka.core.group.consumer.heartbeat import (
-    JOINS,
-    LEAVES,
-    LEAVES_FOR_NOW,
     HeartbeatFacts,
     assign_if_due,
     check_request,
@@ -71,7 +68,12 @@ from minikafka.core.group.result import (
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import DecodeError
-from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerGroupHeartbeatResponse,
+)
 from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
@@ -93,8 +95,7 @@ class ConsumerGroups:
 
     def __init__(self, groups: dict[str, AnyGroup], config: GroupConfig) -> None:
         self._groups = groups
-        self._config = config.consumer
-        self._all_config = config
+        self._config = config
         # The last update of each group whose append is not settled yet.
         self._updates: dict[str, ConsumerGroupUpdate] = {}
 
@@ -149,7 +150,7 @@ class ConsumerGroups:
             self._groups[name] = group
             retire(update.successor, ErrorCode.NOT_COORDINATOR, now_ms, result)
         if replaced is not None and replaced.is_dead:
-            replaced = revived(replaced, self._all_config, now_ms, result)
+            replaced = revived(replaced, self._config, now_ms, result)
         self._restore(group, replaced)
         self.start_timers(group, result)
 
@@ -167,7 +168,7 @@ class ConsumerGroups:
         takes the place of a classic group, with its members if it has some."""
         result: GroupResult[None] = CoordinatorResult(None)
         try:
-            check_request(facts, self._config.assignors)
+            check_request(facts, self._config.consumer.assignors)
             group, replaced = self._require_consumer_group(group_id, facts)
         except KafkaError as error:
             result.reply(respond, heartbeat_error(error))
@@ -186,7 +187,7 @@ class ConsumerGroups:
             elif facts.member_epoch == LEAVES_FOR_NOW:
                 response = leave_for_now(changes, facts)
             else:
-                response = heartbeat(changes, facts, image, self._config)
+                response = heartbeat(changes, facts, image, self._config.consumer)
         except KafkaError as error:
             changes.undo()
             self._restore(group, replaced)
@@ -224,7 +225,7 @@ class ConsumerGroups:
                 problem = f"Consumer group {group_id} not found."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
         if known is not None and not known.is_empty:
-            check_upgrade(known, self._config)
+            check_upgrade(known, self._config.consumer)
         group = self._groups[group_id] = ConsumerGroup(group_id)
         if known is not None:
             group.offsets = known.offsets
@@ -249,12 +250,12 @@ class ConsumerGroups:
         takes the place of the consumer group, and begin its rebalance."""
         group = changes.group
         result.effects += (CheckMember(group, member_id) for member_id in member_ids)
-        if not can_downgrade(group, member_ids, self._all_config):
+        if not can_downgrade(group, member_ids, self._config):
             fence_members(changes, member_ids, image)
             return None
         successor = self._downgrade(changes, member_ids, group.epoch, image, now_ms, result)
         reason = "the last member of the consumer protocol has left"
-        prepare_rebalance(successor, reason, self._all_config, now_ms, result)
+        prepare_rebalance(successor, reason, self._config, now_ms, result)
         return successor
 
     def _downgrade(
@@ -296,7 +297,7 @@ class ConsumerGroups:
         result: GroupResult[None] = CoordinatorResult(None)
         changes = GroupChanges(group)
         try:
-            check_room(group, facts.member_id or facts.new_member_id, self._config)
+            check_room(group, facts.member_id or facts.new_member_id, self._config.consumer)
             check_protocols(group, facts)
             if facts.must_know_id and facts.member_id == UNKNOWN_MEMBER:
                 error = ErrorCode.MEMBER_ID_REQUIRED
@@ -331,12 +332,12 @@ class ConsumerGroups:
         holder = None
         if facts.group_instance_id is not None:
             holder = group.static_members.get(facts.group_instance_id)
-        downgrades = holder is not None and can_downgrade_for(group, holder, self._all_config)
+        downgrades = holder is not None and can_downgrade_for(group, holder, self._config)
         member_id = admit(changes, facts)
         subscribes_anew = subscribe(changes, member_id, facts, subscription)
         refresh_epoch(changes, image, raised=subscribes_anew)
         if not downgrades:
-            assign_if_due(changes, image, self._config)
+            assign_if_due(changes, image, self._config.consumer)
         if not downgrades or not subscribes_anew:
             reconcile_member(changes, member_id, owned)
         response = join_accepted(group, member_id)
@@ -347,7 +348,7 @@ class ConsumerGroups:
             successor = self._downgrade(changes, (), epoch, image, now_ms, result)
             if subscribes_anew:
                 reason = f"static member {facts.group_instance_id} has another subscription"
-                prepare_rebalance(successor, reason, self._all_config, now_ms, result)
+                prepare_rebalance(successor, reason, self._config, now_ms, result)
         else:
             self._await_request(
                 group, member_id, ClassicRequest.SYNC_GROUP, facts.rebalance_timeout_ms, result
@@ -453,7 +454,7 @@ class ConsumerGroups:
             result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
 
     def _heard(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = session_timeout_of(group, member_id, self._config.session_timeout_ms)
+        timeout_ms = session_timeout_of(group, member_id, self._config.consumer.session_timeout_ms)
         result.effects.append(MemberHeard(group, member_id, timeout_ms))
 
     def _await_join(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:

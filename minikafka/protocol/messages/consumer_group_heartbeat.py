@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -20,6 +20,11 @@ from minikafka.protocol.schema import (
     request,
     response,
 )
+
+# Member epochs of a request that are no epochs.
+JOINS: Final = 0
+LEAVES: Final = -1
+LEAVES_FOR_NOW: Final = -2  # a static member that will be back within its session time-out
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.heartbeat import LEAVES, HeartbeatFacts
+from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.kernel.cluster import INTERNAL_TOPICS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import (
@@ -23,6 +23,7 @@ from minikafka.kernel.ports import (
     DeleteOp,
     SetOp,
 )
+from minikafka.protocol.messages.consumer_group_heartbeat import LEAVES
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.server.node.broker import BrokerNode
 from minikafka.server.zookeeper import paths

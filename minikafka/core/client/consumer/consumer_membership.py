@@ -20,15 +20,13 @@ from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-# Member epochs of a request that are no epochs.
-JOINS: Final = 0
-LEAVES: Final = -1
-LEAVES_FOR_NOW: Final = -2  # a static member that will be back
 
 IdPartition: TypeAlias = tuple[UUID, int]  # topic id and partition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Set
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.group.consumer.member import (
@@ -44,9 +44,6 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-
-NO_PARTITIONS: Final[Partitions] = {}
-LEFT_FOR_NOW: Final = -2  # the member epoch of a static member that will be back
 
 
 class ConsumerGroupState(Enum):

@@ -27,6 +27,9 @@ from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
     Assignment,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
@@ -41,11 +44,6 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-
-# Member epochs of a request that are no epochs.
-JOINS: Final = 0
-LEAVES: Final = -1
-LEAVES_FOR_NOW: Final = -2  # a static member that will be back within its session time-out
 
 _ABANDON: Final = "The member must abandon all its partitions and rejoin."
 

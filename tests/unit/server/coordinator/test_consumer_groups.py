@@ -11,12 +11,16 @@ import pytest
 
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup, ConsumerGroupState
-from minikafka.core.group.consumer.heartbeat import JOINS, LEAVES, LEAVES_FOR_NOW
 from minikafka.core.group.consumer.member import stored_target
 from minikafka.core.group.consumer_groups import RESOLVE_AGAIN_MS
 from minikafka.core.group.group import Group
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerGroupHeartbeatResponse,
+)
 from minikafka.protocol.messages.consumer_group_log import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataKey,

@@ -22,14 +22,18 @@ from minikafka.core.client.assignors.wire import (
     encode_subscription,
 )
 from minikafka.core.group.consumer.group import ConsumerGroup, ConsumerGroupState
-from minikafka.core.group.consumer.heartbeat import JOINS, LEAVES, LEAVES_FOR_NOW
 from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.result import AnyGroup
 from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerGroupHeartbeatResponse,
+)
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.protocol.messages.sync_group import SyncGroupResponse

@@ -17,12 +17,15 @@ from minikafka.core.client.assignors.wire import (
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.heartbeat import JOINS, LEAVES
 from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.records import GroupStored
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minikafka.protocol.messages.consumer_group_heartbeat import (
+    JOINS,
+    LEAVES,
+    ConsumerGroupHeartbeatResponse,
+)
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from tests.support.coordinator.group_lab import GROUP, GroupLab

@@ -19,8 +19,6 @@ from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
-    LEAVES,
-    LEAVES_FOR_NOW,
     HeartbeatFacts,
     check_request,
     fence_members,
@@ -33,6 +31,8 @@ from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_group_heartbeat import (
+    LEAVES,
+    LEAVES_FOR_NOW,
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
