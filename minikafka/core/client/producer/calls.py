@@ -200,7 +200,7 @@ def produce(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
+        topic_data=[TopicProduceData(name, partition_data=rows) for name, rows in topics.items()],
     )
     return Call(request, _produced)
 
