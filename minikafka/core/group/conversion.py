@@ -19,7 +19,6 @@ from minikafka.core.group.consumer.embedded import (
     read_subscription,
 )
 from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.heartbeat import hash_of
 from minikafka.core.group.consumer.member import (
     ConsumerGroupMember,
     stored_current,
@@ -38,6 +37,7 @@ from minikafka.core.group.rebalance import (
 )
 from minikafka.core.group.records import GroupStored
 from minikafka.core.group.result import CheckHeartbeat, CheckJoin, CheckSync, GroupResult
+from minikafka.core.group.topic_hash import group_hash
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import DecodeError
@@ -96,7 +96,7 @@ def upgrade(changes: GroupChanges, classic: Group, image: MetadataImage) -> None
     for member_id, metadata, _ in found:
         changes.write(ConsumerGroupMemberMetadataKey(name, member_id), stored_metadata(metadata))
     changes.write(
-        ConsumerGroupMetadataKey(name), ConsumerGroupMetadataValue(epoch, hash_of(topics, image))
+        ConsumerGroupMetadataKey(name), ConsumerGroupMetadataValue(epoch, group_hash(topics, image))
     )
     for member_id, _, assigned in found:
         target = ConsumerGroupTargetAssignmentMemberKey(name, member_id)

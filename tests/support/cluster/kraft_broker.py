@@ -13,6 +13,7 @@ from tests.support.cluster.cluster_state import until
 
 KAFKA_4 = "4.2.0"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+RACK = "rack-1"
 LIMIT_S = 60
 
 
@@ -26,6 +27,7 @@ def kraft_broker(directory: Path) -> Iterator[str]:
         {
             "process.roles": "broker,controller",
             "node.id": 1,
+            "broker.rack": RACK,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",

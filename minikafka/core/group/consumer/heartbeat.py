@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from minikafka.core.group.consumer.member import (
 )
 from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, reconcile
+from minikafka.core.group.topic_hash import group_hash
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -325,25 +325,11 @@ def refresh_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) 
 def update_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -> None:
     """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were."""
     group = changes.group
-    seen = hash_of(group.subscribed_topics(), image)
+    seen = group_hash(group.subscribed_topics(), image)
     if raised or seen != group.metadata_hash:
         key = ConsumerGroupMetadataKey(group.group_id)
         changes.write(key, ConsumerGroupMetadataValue(group.epoch + 1, seen))
     group.image = image
-
-
-def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
-    """Return a hash, as int64, of the existing topics among ``topics``: ids and partition counts.
-
-    0 if there is none. Any hash will do: a coordinator that computes another one raises the epoch
-    once. Kafka: ``Utils.computeGroupHash``.
-    """
-    state = blake2b(digest_size=8)
-    existing = [topic for topic in sorted(topics) if topic in image.topic_ids]
-    for topic in existing:
-        state.update(image.topic_ids[topic].bytes)
-        state.update(len(image.topics[topic]).to_bytes(4, "big"))
-    return int.from_bytes(state.digest(), "big", signed=True) if existing else 0
 
 
 # ---- the target assignment
