@@ -14,14 +14,14 @@ import pytest
 
 from minikafka.core.client.assignors.model import Subscription
 from minikafka.core.client.assignors.wire import encode_assignment, encode_subscription
+from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.records import (
-    ConsumerGroupRecord,
     GroupRecord,
     GroupStored,
+    ModernGroupRecord,
     decode_record,
     encode_record,
 )
-from minikafka.core.group.topic_hash import group_hash
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -233,7 +233,7 @@ class Conversation:
         return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
 
     def _text(self, record: GroupRecord) -> str:
-        assert isinstance(record, ConsumerGroupRecord | GroupStored)
+        assert isinstance(record, ModernGroupRecord | GroupStored)
         self._tidy(record.value)
         if isinstance(record.value, ConsumerGroupMetadataValue):
             topics = self.hashes[record.value.metadata_hash]
@@ -250,19 +250,19 @@ def _hashes(ids: Mapping[str, UUID]) -> dict[int, tuple[str, ...]]:
     topics = {name: dict.fromkeys(range(count), partition) for name, count in PARTITIONS.items()}
     image = MetadataImage(topics=topics, topic_ids=ids, racks={BROKER: RACK})
     names = (some for size in range(3) for some in combinations(sorted(ids), size))
-    return {group_hash(some, image): some for some in names}
+    return {hash_of(some, image): some for some in names}
 
 
 def _is_compared(record: GroupRecord | None) -> bool:
     """Kafka 4 writes an empty generation 0 when a classic group is created."""
     if isinstance(record, GroupStored):
         return record.value is None or record.value.generation > 0
-    return isinstance(record, ConsumerGroupRecord)
+    return isinstance(record, ModernGroupRecord)
 
 
 def _kind(record: GroupRecord) -> object:
     """Records of one kind that follow each other are in the order of a hash map."""
-    return type(record.key) if isinstance(record, ConsumerGroupRecord) else None
+    return type(record.key) if isinstance(record, ModernGroupRecord) else None
 
 
 async def refusals(talk: Conversation) -> None:

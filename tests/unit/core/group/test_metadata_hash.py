@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.group.topic_hash import group_hash, topic_hash
+from minikafka.core.group.modern.metadata_hash import hash_of, topic_hash
 from minikafka.core.metadata_image import MetadataImage, apply
 from minikafka.kernel.cluster import LEADER_DURING_DELETE
 from tests.support.broker.cluster_metadata import live_broker, partition_state, topic_id, update
@@ -51,5 +51,5 @@ def test_a_topic_keeps_its_hash_when_a_broker_dies_or_leads() -> None:
 
 def test_topics_that_do_not_exist_have_no_hash() -> None:
     image, _ = apply(MetadataImage(), update({"a": [partition_state(0, 1)]}))
-    assert group_hash(["z"], image) == 0
-    assert group_hash(["a", "z"], image) == group_hash(["a"], image) != 0
+    assert hash_of(["z"], image) == 0
+    assert hash_of(["a", "z"], image) == hash_of(["a"], image) != 0

@@ -17,7 +17,7 @@ from minikafka.core.metadata_image import MetadataImage
 _VERSION: Final = b"\x00"
 
 
-def group_hash(topics: Iterable[str], image: MetadataImage) -> int:
+def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
     """Return the hash, as int64, of those of ``topics`` that exist; 0 if there is none."""
     existing = sorted(topic for topic in topics if topic in image.topic_ids)
     if not existing:
