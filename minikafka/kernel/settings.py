@@ -298,6 +298,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
     _int("transactional.id.expiration.ms", 604800000, "How long an unused transactional id is kept.", at_least(1)),
     _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
+    _int("add.partitions.to.txn.retry.backoff.ms", 20, "Pause before a broker tries again to add partitions to a transaction (KIP-890).", at_least(1)),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "How long a broker tries again to add partitions to a transaction (KIP-890).", at_least(0)),
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),

@@ -40,7 +40,7 @@ class ApiKey(IntEnum):
         row.max_version_2_0 = max_version_2_0
         return row
 
-    PRODUCE = 0, 11, 9, 11, 9, 6
+    PRODUCE = 0, 13, 9, 11, 9, 6
     FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
     METADATA = 3, 13, 9, 12, 11, 6
@@ -66,9 +66,9 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 4, 1
     ADD_PARTITIONS_TO_TXN = 24, 5, 3, 5, 3, 1
     ADD_OFFSETS_TO_TXN = 25, 4, 3, 4, 3, 1
-    END_TXN = 26, 4, 3, 4, 3, 1
-    WRITE_TXN_MARKERS = 27, 1, 1, 1, 1, 0
-    TXN_OFFSET_COMMIT = 28, 4, 3, 4, 3, 1
+    END_TXN = 26, 5, 3, 4, 3, 1
+    WRITE_TXN_MARKERS = 27, 2, 1, 1, 1, 0
+    TXN_OFFSET_COMMIT = 28, 5, 3, 4, 3, 1
     DESCRIBE_ACLS = 29, 3, 2, 3, 2, 1
     CREATE_ACLS = 30, 3, 2, 3, 2, 1
     DELETE_ACLS = 31, 3, 2, 3, 2, 1

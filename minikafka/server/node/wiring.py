@@ -268,6 +268,7 @@ class BrokerParts:
             self.groups.lookup,
             self.groups.coordinator,
             self._producer_id_blocks(),
+            self._features,
             metrics,
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scripts.lib.apache_kafka import java_command, start_broker, write_properties
 from scripts.lib.cluster import free_ports
@@ -18,7 +19,7 @@ LIMIT_S = 60
 
 
 @contextmanager
-def kraft_broker(directory: Path) -> Iterator[str]:
+def kraft_broker(directory: Path, settings: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Yield the address of a new broker. Raises NoApacheKafka."""
     client, controller = free_ports(2)
     properties = directory / "server.properties"
@@ -36,6 +37,7 @@ def kraft_broker(directory: Path) -> Iterator[str]:
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            **(settings or {}),
         },
     )
     arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties))
