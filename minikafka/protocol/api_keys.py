@@ -102,6 +102,9 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, None, None, None
+    PUSH_TELEMETRY = 72, 0, 0, None, None, None
+    LIST_CONFIG_RESOURCES = 74, 1, 0, None, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
 
     @property
