@@ -78,19 +78,13 @@ def parse_subscription(given: Mapping[str, str]) -> Subscription:
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     interval_ms = config.integer(INTERVAL_MS)
-    metrics, match = config.values[METRICS], config.values[MATCH]
-    for name, items in ((METRICS, metrics), (MATCH, match)):
-        if len(set(items)) < len(items):
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Configuration '{name}' values must not be duplicated."
-            )
     if not LEAST_INTERVAL_MS <= interval_ms <= LONGEST_INTERVAL_MS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between "
             f"{LEAST_INTERVAL_MS} and {LONGEST_INTERVAL_MS} (1 hour)",
         )
-    return Subscription(metrics, interval_ms, _patterns(match))
+    return Subscription(config.list(METRICS), interval_ms, _patterns(config.list(MATCH)))
 
 
 def _patterns(texts: Iterable[str]) -> Mapping[str, Pattern]:
