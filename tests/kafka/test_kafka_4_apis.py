@@ -16,7 +16,7 @@ import pytest
 
 from minikafka.cli.processes.embedded_zookeeper import find_java
 from minikafka.core.config_resources import AlterOperation, ResourceType
-from minikafka.core.telemetry.subscriptions import INTERVAL_MS, METRICS
+from minikafka.kernel.client_metrics_settings import DEFAULT_INTERVAL_MS, INTERVAL_MS, METRICS
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.network.channel import Channel
 from minikafka.protocol.api_keys import ApiKey
@@ -156,12 +156,13 @@ class Conversation:
     async def subscription(self, client: UUID) -> Any:
         return await self.request(GetTelemetrySubscriptionsRequest(client), 0)
 
-    async def until_pushed(self, *metrics: str) -> None:
-        """Wait until new clients shall push these metrics."""
+    async def until_pushed(self, *metrics: str, interval_ms: int | None = None) -> None:
+        """Wait until new clients shall push these metrics, at this interval if it is given."""
         for number in range(500):
             client = UUID(int=(1 << 100) + len(self.answers) * 500 + number)
             response = await self.subscription(client)
-            if sorted(response.requested_metrics) == sorted(metrics):
+            is_interval = interval_ms in (None, response.push_interval_ms)
+            if sorted(response.requested_metrics) == sorted(metrics) and is_interval:
                 return
             await asyncio.sleep(0.02)
         raise AssertionError(f"no client shall push {metrics}: {response}")
@@ -211,6 +212,7 @@ async def resources(talk: Conversation) -> None:
     await talk.describe("describes what is left", "some /name")
     await talk.alter("deletes the rest", "some /name", interval_ms=None)
     await talk.alter("deletes it again", "some /name", interval_ms=None)
+    await talk.until_pushed(interval_ms=DEFAULT_INTERVAL_MS)
 
 
 async def pushes(talk: Conversation) -> None:
