@@ -270,6 +270,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
     _int("max.incremental.fetch.session.cache.slots", 1000, "Most fetch sessions that are kept.", at_least(0)),
+    _int("telemetry.max.bytes", 1024 * 1024, "Most bytes of metrics in one push of a client, compressed.", at_least(1)),
     _int("max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions response.", at_least(1)),
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
