@@ -336,7 +336,7 @@ async def test_topics_are_named_by_id() -> None:
 async def test_an_unknown_id_with_acks_0_closes_the_connection() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
-        unknown = (UUID(int=77), {0: batch("c")})
+        unknown: tuple[UUID, dict[int, bytes | None]] = UUID(int=77), {0: batch("c")}
         with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
             cluster[1].ask(by_id((TOPIC_ID, {0: batch("a")}), unknown, acks=0), 13)
         assert cluster[1].held() == ["a"]
