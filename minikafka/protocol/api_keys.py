@@ -103,6 +103,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
+    STREAMS_GROUP_HEARTBEAT = 88, 0, 0, None, None, None
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:
