@@ -15,9 +15,9 @@ import pytest
 from minikafka.core.client.assignors.model import Subscription
 from minikafka.core.client.assignors.wire import encode_assignment, encode_subscription
 from minikafka.core.group.records import (
-    ConsumerGroupRecord,
     GroupRecord,
     GroupStored,
+    ModernGroupRecord,
     decode_record,
     encode_record,
 )
@@ -224,7 +224,7 @@ class Conversation:
         return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
 
     def _text(self, record: GroupRecord) -> str:
-        assert isinstance(record, ConsumerGroupRecord | GroupStored)
+        assert isinstance(record, ModernGroupRecord | GroupStored)
         self._tidy(record.value)
         if isinstance(record.value, ConsumerGroupMetadataValue):
             record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
@@ -237,12 +237,12 @@ def _is_compared(record: GroupRecord | None) -> bool:
     """Kafka 4 writes an empty generation 0 when a classic group is created."""
     if isinstance(record, GroupStored):
         return record.value is None or record.value.generation > 0
-    return isinstance(record, ConsumerGroupRecord)
+    return isinstance(record, ModernGroupRecord)
 
 
 def _kind(record: GroupRecord) -> object:
     """Records of one kind that follow each other are in the order of a hash map."""
-    return type(record.key) if isinstance(record, ConsumerGroupRecord) else None
+    return type(record.key) if isinstance(record, ModernGroupRecord) else None
 
 
 async def refusals(talk: Conversation) -> None:

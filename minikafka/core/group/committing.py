@@ -89,6 +89,8 @@ def _refusal(group: AnyGroup, facts: CommitFacts) -> ErrorCode | None:
     """Return the error code of a commit that is not allowed, else None."""
     if isinstance(group, ConsumerGroup):
         return _consumer_refusal(group, facts)
+    if not isinstance(group, Group):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     error = _classic_refusal(group, facts)
     syncing = group.state is GroupState.COMPLETING_REBALANCE and facts.transaction is None
     if error is None and syncing:

@@ -9,9 +9,10 @@ from minikafka.core.group.committing import epoch_error
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import preferred_assignor
-from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.group import ClassicGroupMember, Group, GroupState
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.group.records import CommittedOffset
 from minikafka.core.group.result import AnyGroup
 from minikafka.core.metadata_image import MetadataImage
@@ -25,7 +26,6 @@ from minikafka.protocol.messages.consumer_group_describe import (
 from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup as DescribedConsumerGroup,
 )
-from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from minikafka.protocol.messages.list_groups import ListedGroup
 
@@ -33,9 +33,8 @@ NOTHING_COMMITTED = CommittedOffset(-1)
 # The types of members in ConsumerGroupDescribe: the protocols that they speak.
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
-# The types of groups, by their names in ListGroups (KIP-848).
+# The type of other groups than ``ModernGroup``, in ListGroups (KIP-848).
 CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
 class FetchedOffset(NamedTuple):
@@ -116,8 +115,8 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
 
 def listed(group: AnyGroup) -> ListedGroup:
     """Return the ListGroups row of a group."""
-    if isinstance(group, ConsumerGroup):
-        return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state.value, CONSUMER)
+    if isinstance(group, ModernGroup):
+        return ListedGroup(group.group_id, group.PROTOCOL_TYPE, group.state.value, group.TYPE)
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
 
 

@@ -4,13 +4,13 @@ timers to start or check, and purposes of appends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
-from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
-from minikafka.core.group.consumer.reconciliation import CurrentAssignment
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.records import GroupRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
-AnyGroup: TypeAlias = Group | ConsumerGroup
+AnyGroup: TypeAlias = Group | ModernGroup
 
 RespondHeartbeat: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
@@ -95,22 +95,22 @@ class CheckSync:
 
 @dataclass(frozen=True, slots=True)
 class MemberHeard:
-    """A member of a consumer group has sent a heartbeat: its session ends ``session_timeout_ms``
-    from now, unless another one comes."""
+    """A member has sent a heartbeat: its session ends ``session_timeout_ms`` from now, unless
+    another one comes."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
     session_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationTimer:
-    """Start the time within which a member of a consumer group must have revoked partitions. It
-    ends without effect when the member's assignment is not ``current`` any more."""
+    """Start the time within which a member must have revoked partitions. It ends without effect
+    when the member's assignment is not ``current`` any more."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
-    current: CurrentAssignment
+    current: object
     delay_ms: int
 
 
@@ -127,9 +127,9 @@ class RequestTimer:
 
 @dataclass(frozen=True, slots=True)
 class CheckMember:
-    """A member of a consumer group may have left or reconciled: check its timers."""
+    """A member may have left or reconciled: check its timers."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
 
 
@@ -236,16 +236,19 @@ class AwaitedReply:
     refused: Callable[[ErrorCode], Any]
 
 
+G = TypeVar("G", bound=ModernGroup)
+
+
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupUpdate(_GroupAppendPurpose):
-    """Store the changes of a consumer group, which are applied already.
+class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
+    """Store the changes of a group whose members the coordinator assigns. They are applied already.
 
     ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
-    consumer group has taken, ``successor`` the one that has taken the id of the consumer group.
+    group has taken, ``successor`` the one that has taken the id of the group.
     """
 
-    group: ConsumerGroup
-    changes: GroupChanges
+    group: G
+    changes: GroupChanges[G]
     replies: list[AwaitedReply]
     replaced: Group | None = None
     successor: Group | None = None
@@ -258,7 +261,7 @@ GroupAppendPurpose: TypeAlias = (
     | EmptyGeneration
     | AssignmentUpdate
     | StaticMemberReplacement
-    | ConsumerGroupUpdate
+    | ModernGroupUpdate[Any]
 )
 
 # ---- results
@@ -347,8 +350,8 @@ def heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 
 
 def update_write_error(error: ErrorCode) -> ErrorCode:
-    """Map the error of a failed append of a consumer group to the error code that members receive
-    (Kafka's ``CoordinatorOperationExceptionHelper``)."""
+    """Map the error of a failed ``ModernGroupUpdate`` to the error code that members receive (
+    Kafka's ``CoordinatorOperationExceptionHelper``)."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group_write_error(error)

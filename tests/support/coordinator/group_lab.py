@@ -246,14 +246,14 @@ class GroupLab:
         """Return the group; None if there is none or if the partition is not loaded here."""
         context = self.coordinator.runtime.active_in(PARTITION)
         found = None if context is None else context.shard.groups.get(group_id)
-        assert not isinstance(found, ConsumerGroup)
+        assert found is None or isinstance(found, Group)
         return found
 
     def find_consumer_group(self, group_id: str = GROUP) -> ConsumerGroup | None:
         """Return the consumer group; None if there is none."""
         context = self.coordinator.runtime.active_in(PARTITION)
         found = None if context is None else context.shard.groups.get(group_id)
-        assert not isinstance(found, Group)
+        assert found is None or isinstance(found, ConsumerGroup)
         return found
 
     @property

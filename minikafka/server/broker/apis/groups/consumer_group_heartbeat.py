@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
-from minikafka.core.group.consumer.member import read_rows
+from minikafka.core.group.modern.partitions import read_rows
 from minikafka.core.security.acls import WILDCARD, AclOperation, AclResourceType
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.errors import ErrorCode
