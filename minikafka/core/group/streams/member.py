@@ -83,7 +83,9 @@ def stored_target(target: TaskAssignment) -> StreamsGroupTargetAssignmentMemberV
 
 def read_target(value: StreamsGroupTargetAssignmentMemberValue) -> TaskAssignment:
     return TaskAssignment(
-        read_tasks(value.active_tasks), read_tasks(value.standby_tasks), read_tasks(value.warmup_tasks)
+        read_tasks(value.active_tasks),
+        read_tasks(value.standby_tasks),
+        read_tasks(value.warmup_tasks),
     )
 
 

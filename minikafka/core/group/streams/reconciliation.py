@@ -75,7 +75,11 @@ class TaskHolders:
 
     def _count(self, process_id: str, current: CurrentTasks, amount: int) -> None:
         for tasks in (current.assigned, current.pending_revocation):
-            for is_active, kind in ((True, tasks.active), (False, tasks.standby), (False, tasks.warmup)):
+            for is_active, kind in (
+                (True, tasks.active),
+                (False, tasks.standby),
+                (False, tasks.warmup),
+            ):
                 for name, partitions in kind.items():
                     for partition in partitions:
                         self._count_task((name, partition), process_id, is_active, amount)

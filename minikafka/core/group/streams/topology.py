@@ -119,9 +119,7 @@ def check_topology(topology: StreamsGroupTopologyValue) -> None:
             if topic.partitions < 0:
                 raise _invalid(f"Repartition topic {topic.name} has less than 0 partitions.")
         if not any(_sources(subtopology)):
-            raise _invalid(
-                f"No source topics found for subtopology {subtopology.subtopology_id}"
-            )
+            raise _invalid(f"No source topics found for subtopology {subtopology.subtopology_id}")
         _copartition_groups(subtopology)
 
 
@@ -176,8 +174,9 @@ def _configure(topology: StreamsGroupTopologyValue, image: MetadataImage) -> Con
     work = sum(each.tasks * len(each.sources) for each in configured.values())
     missing = _missing(configured.values(), image)
     if not missing and work > MAX_TASKS:
-        raise _invalid(f"The topology has {work} tasks with their topics, and at most {MAX_TASKS}"
-                       " are served.")
+        raise _invalid(
+            f"The topology has {work} tasks with their topics, and at most {MAX_TASKS} are served."
+        )
     problem = None
     if missing:
         detail = f"Internal topics are missing: {_summary(missing)}"
