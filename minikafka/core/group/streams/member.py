@@ -119,13 +119,8 @@ def read_current(value: StreamsGroupCurrentMemberAssignmentValue) -> CurrentTask
     """Return a member's tasks. An unknown state, of a later Kafka, is UNKNOWN, as in Kafka; tasks
     without epochs, of an older one, are assigned in the epoch of the member."""
     known = value.state in MemberState.__members__.values()
-    epochs = {
-        (row.subtopology_id, partition): epoch
-        for row in (*value.active_tasks, *value.active_tasks_pending_revocation)
-        for partition, epoch in zip(
-            row.partitions, row.assignment_epochs or [value.member_epoch] * len(row.partitions)
-        )
-    }
+    active = (*value.active_tasks, *value.active_tasks_pending_revocation)
+    epochs = {task: epoch for row in active for task, epoch in _epochs(row, value.member_epoch)}
     return CurrentTasks(
         MemberState(value.state) if known else MemberState.UNKNOWN,
         value.member_epoch,
@@ -142,3 +137,11 @@ def read_current(value: StreamsGroupCurrentMemberAssignmentValue) -> CurrentTask
         ),
         epochs,
     )
+
+
+def _epochs(row: TaskIdsWithEpochs, member_epoch: int) -> list[tuple[TaskId, int]]:
+    tasks = [(row.subtopology_id, partition) for partition in row.partitions]
+    epochs = row.assignment_epochs or []
+    if len(epochs) != len(tasks):
+        epochs = [member_epoch] * len(tasks)
+    return list(zip(tasks, epochs, strict=True))

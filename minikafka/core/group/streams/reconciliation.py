@@ -75,13 +75,10 @@ class TaskHolders:
 
     def _count(self, process_id: str, current: CurrentTasks, amount: int) -> None:
         for tasks in (current.assigned, current.pending_revocation):
-            for is_active, kind in (
-                (True, tasks.active),
-                (False, tasks.standby),
-                (False, tasks.warmup),
-            ):
+            for kind in (tasks.active, tasks.standby, tasks.warmup):
                 for name, partitions in kind.items():
                     for partition in partitions:
+                        is_active = kind is tasks.active
                         self._count_task((name, partition), process_id, is_active, amount)
 
     def _count_task(self, task: TaskId, process_id: str, is_active: bool, amount: int) -> None:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from minikafka.core.group.modern.partitions import overlap
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.messages.streams_group_log import TaskIdsWithEpochs
 from minikafka.protocol.messages.streams_topology import TaskIds
 
 # A subtopology and a partition of its sources.
@@ -54,5 +55,5 @@ def task_rows(tasks: Tasks) -> list[TaskIds]:
     return [TaskIds(name, sorted(tasks[name])) for name in sorted(tasks)]
 
 
-def read_tasks(rows: Iterable[TaskIds]) -> Tasks:
+def read_tasks(rows: Iterable[TaskIds | TaskIdsWithEpochs]) -> Tasks:
     return {row.subtopology_id: frozenset(row.partitions) for row in rows if row.partitions}

@@ -151,10 +151,11 @@ def _invalid(problem: str) -> KafkaError:
 def configure(topology: StreamsGroupTopologyValue, image: MetadataImage) -> ConfiguredTopology:
     """Decide the partition counts of internal topics, and find those that are missing.
 
-    Raises KafkaError (STREAMS_INVALID_TOPOLOGY) if the counts cannot be found, or if the topology
-    has more than ``MAX_TASKS`` tasks, each counted once for every topic that it reads. Kafka:
-    ``InternalTopicManager``.
+    Raises KafkaError (STREAMS_INVALID_TOPOLOGY) as ``check_topology``, if the counts cannot be
+    found, or if the topology has more than ``MAX_TASKS`` tasks, each counted once for every topic
+    that it reads. Kafka: ``InternalTopicManager``.
     """
+    check_topology(topology)
     try:
         return _configure(topology, image)
     except _Misconfigured as error:
