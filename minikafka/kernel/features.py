@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from minikafka.kernel.lazy_dataclass import dataclass
 
 GROUP_VERSION: Final = "group.version"
+STREAMS_VERSION: Final = "streams.version"
 
 
 class Levels(NamedTuple):
@@ -48,6 +49,13 @@ FEATURES: Final = (
         "KIP-848",
         "consumer groups whose coordinator assigns the partitions",
         "consumer",
+    ),
+    Feature(
+        STREAMS_VERSION,
+        Levels(0, 1),
+        "KIP-1071",
+        "streams groups, whose coordinator assigns the tasks of Kafka Streams",
+        "streams",
     ),
 )
 
