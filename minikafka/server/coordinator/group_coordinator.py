@@ -306,7 +306,7 @@ class GroupCoordinator:
     def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup:
         """Handle StreamsGroupDescribe for one group."""
         try:
-            group = self._require_group(group_id)
+            group = self._require_named(group_id).shard.groups.get(group_id)
         except KafkaError as error:
             return DescribedStreamsGroup(error.code, error.message, group_id)
         return streams_described(group_id, group)

@@ -17,8 +17,9 @@ LIMIT_S = 60
 
 
 @contextmanager
-def kraft_broker(directory: Path) -> Iterator[str]:
-    """Yield the address of a new broker. Raises NoApacheKafka."""
+def kraft_broker(directory: Path, **settings: object) -> Iterator[str]:
+    """Yield the address of a new broker with some more ``settings``, whose keys have underscores.
+    Raises NoApacheKafka."""
     client, controller = free_ports(2)
     properties = directory / "server.properties"
     write_properties(
@@ -34,6 +35,7 @@ def kraft_broker(directory: Path) -> Iterator[str]:
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
         },
     )
     arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties))

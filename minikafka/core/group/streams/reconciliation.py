@@ -29,9 +29,9 @@ class MemberState(IntEnum):
     UNKNOWN: a record of a later version has a state that this version does not know.
     """
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
-    UNRELEASED_TASKS = 2
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
     UNKNOWN = 127
 
 
