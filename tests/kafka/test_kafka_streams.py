@@ -115,7 +115,10 @@ def test_kafka_streams_counts_exactly_once_though_an_instance_is_killed(
         def has_all() -> bool:
             for message in results.consume(1_000, 0.2):
                 assert message.error() is None
-                newest[message.key().decode()] = int(message.value())
+                key, value = message.key(), message.value()
+                assert key is not None
+                assert value is not None
+                newest[key.decode()] = int(value)
             return newest == dict(lines.counts)
 
         until(has_all, "the counts are exact", LIMIT_S)
