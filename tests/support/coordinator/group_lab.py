@@ -17,8 +17,8 @@ from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
-from minikafka.core.log.verification import Verification
 from minikafka.core.group.streams.heartbeat import Heartbeat, HeartbeatResult
+from minikafka.core.log.verification import Verification
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition
