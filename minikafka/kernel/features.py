@@ -16,6 +16,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+STREAMS_VERSION: Final = "streams.version"
 
 
 class Levels(NamedTuple):
@@ -55,6 +56,13 @@ FEATURES: Final = (
         Levels(0, 2),
         "KIP-890",
         "flexible records of transactions (1), a new producer epoch for each transaction (2)",
+    ),
+    Feature(
+        STREAMS_VERSION,
+        Levels(0, 1),
+        "KIP-1071",
+        "streams groups, whose coordinator assigns the tasks of Kafka Streams",
+        "streams",
     ),
 )
 

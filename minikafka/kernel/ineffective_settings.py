@@ -119,7 +119,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
-    SettingGroup("Consumer groups (KIP-848) are served without these, and share groups are not served.", (
+    SettingGroup("Consumer groups (KIP-848) and streams groups (KIP-1071) are served without these, and share groups are not served.", (
         _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
         _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
@@ -140,6 +140,11 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("group.share.partition.max.record.locks", 200, "Most acquired records of a partition.", between(100, 10000)),
         _int("group.share.record.lock.duration.ms", 30000, "How long a record is acquired.", between(1000, 60000)),
         _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
+        _int("group.streams.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
+        _int("group.streams.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
+        _int("group.streams.max.standby.replicas", 2, "Most standby tasks for each task that a group may have.", at_least(0)),
+        _int("group.streams.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
+        _int("group.streams.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
     )),
     SettingGroup("Kafka uses it with KRaft. Brokers here keep their metadata in ZooKeeper.", (
         _int("broker.heartbeat.interval.ms", 2000, "Pause between a broker's heartbeats to the controller."),

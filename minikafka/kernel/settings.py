@@ -66,7 +66,7 @@ def _kafka_version(value: Any) -> str | None:
 
 
 def _rebalance_protocols(value: Any) -> str | None:
-    known = one_of("consumer", "classic", "share", "unknown")(value)
+    known = one_of("consumer", "classic", "share", "streams", "unknown")(value)
     if known is None and "classic" not in value:
         return "Disabling the 'classic' protocol is not supported."
     return known
@@ -285,7 +285,12 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
     _string("group.consumer.migration.policy", "bidirectional", "Which groups with members change their protocol: classic groups become consumer groups (upgrade) when a member of that protocol joins, consumer groups become classic ones (downgrade) when the last one has left.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
-    _list("group.coordinator.rebalance.protocols", ("classic", "consumer"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "streams"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, with streams streams.version; the first controller of a new cluster puts them in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _int("group.streams.heartbeat.interval.ms", 5000, "Heartbeat interval of a streams group's members.", at_least(1)),
+    _int("group.streams.initial.rebalance.delay.ms", 3000, "How long an empty streams group waits for more members after the first.", at_least(0)),
+    _int("group.streams.max.size", MAX_INT, "Most members of a streams group.", at_least(1)),
+    _int("group.streams.num.standby.replicas", 0, "Standby tasks for each task with state of a streams group.", at_least(0)),
+    _int("group.streams.session.timeout.ms", 45000, "Session time-out of a streams group's members.", at_least(1)),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),

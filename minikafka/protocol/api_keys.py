@@ -106,6 +106,8 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72, 0, 0, None, None, None
     LIST_CONFIG_RESOURCES = 74, 1, 0, None, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
+    STREAMS_GROUP_HEARTBEAT = 88, 0, 0, None, None, None
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:

@@ -34,6 +34,21 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.messages.streams_group_log import (
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from minikafka.protocol.versioned import (
     VERSION_BYTES,
     decode_versioned,
@@ -93,13 +108,31 @@ ConsumerGroupValue: TypeAlias = (
     | ConsumerGroupRegularExpressionValue
 )
 
+StreamsGroupKey: TypeAlias = (
+    StreamsGroupMetadataKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTopologyKey
+)
+StreamsGroupValue: TypeAlias = (
+    StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
+)
+
 # Those of all kinds of groups whose members the coordinator assigns.
-ModernGroupKey: TypeAlias = ConsumerGroupKey
-ModernGroupValue: TypeAlias = ConsumerGroupValue
+ModernGroupKey: TypeAlias = ConsumerGroupKey | StreamsGroupKey
+ModernGroupValue: TypeAlias = ConsumerGroupValue | StreamsGroupValue
 
 # Key and value by the type of the key, the number in front of it. The values have one version.
 _MODERN_GROUP_RECORDS: Final[Mapping[int, tuple[type[ModernGroupKey], type[ModernGroupValue]]]] = {
-    key.SPEC.versions.first: (key, value) for key, value in CONSUMER_GROUP_RECORDS
+    key.SPEC.versions.first: (key, value)
+    for key, value in (*CONSUMER_GROUP_RECORDS, *STREAMS_GROUP_RECORDS)
 }
 _VALUE_VERSION: Final = 0
 

@@ -12,6 +12,7 @@ from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -133,6 +134,15 @@ class CheckMember:
     member_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class AssignmentTimer:
+    """Start the time for which the first assignment of a streams group waits for more members. It
+    ends without effect if it is not the ``delay`` of the group any more."""
+
+    group: StreamsGroup
+    delay_ms: int
+
+
 ClassicTimer: TypeAlias = (
     HeartbeatTimer
     | JoinTimer
@@ -154,7 +164,7 @@ class ResolveRegexes:
 
 
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
-GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes
+GroupTimer: TypeAlias = ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes
 
 # ---- purposes of appends
 

@@ -19,6 +19,8 @@ from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams_groups import RespondStreams
 from minikafka.core.transaction.result import ProducerResult, RespondProducer
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -37,6 +39,9 @@ from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
 
 
 class Controller(Protocol):
@@ -119,6 +124,8 @@ class GroupCoordination(Protocol):
         self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
     ) -> None: ...
 
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None: ...
+
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity]
     ) -> list[MemberResponse]: ...
@@ -153,6 +160,8 @@ class GroupCoordination(Protocol):
     def describe(self, group_id: str) -> DescribedGroup: ...
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup: ...
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup: ...
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

@@ -32,6 +32,10 @@ from minikafka.core.group.result import (
     sync_error,
 )
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.streams.description import streams_described
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import check_request as check_streams_request
+from minikafka.core.group.streams_groups import RespondStreams, refused_heartbeat
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import compiled
 from minikafka.kernel.cluster import TopicPartition
@@ -45,6 +49,9 @@ from minikafka.protocol.messages.consumer_group_describe import (
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
 from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
 from minikafka.server.coordinator.ports import DelayedOperationPurgatory, InternalLog
@@ -160,6 +167,18 @@ class GroupCoordinator:
             return
         heartbeat = context.shard.consumers.heartbeat
         context.run(heartbeat(group_id, facts, respond, self._image(), context.now_ms()))
+
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None:
+        """Handle StreamsGroupHeartbeat. ``respond`` is called when the member's new state is
+        replicated, or with an error."""
+        try:
+            check_streams_request(facts.request)
+            context = self.runtime.require(facts.request.group_id)
+        except KafkaError as error:
+            respond(refused_heartbeat(error))
+            return
+        heartbeat = context.shard.streams.heartbeat
+        context.run(heartbeat(facts, respond, self._image(), context.now_ms()))
 
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Handle LeaveGroup and return the response row of each member."""
@@ -285,6 +304,14 @@ class GroupCoordinator:
         except KafkaError as error:
             return refused_description(group_id, error)
         return consumer_described(group_id, group, self._image(), self._config.group.consumer)
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup:
+        """Handle StreamsGroupDescribe for one group."""
+        try:
+            group = self._require_named(group_id).shard.groups.get(group_id)
+        except KafkaError as error:
+            return DescribedStreamsGroup(error.code, error.message, group_id)
+        return streams_described(group_id, group)
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

@@ -8,6 +8,7 @@ from minikafka.core.client_quota import RateConfig
 from minikafka.core.group.consumer.assignors import ASSIGNORS
 from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from minikafka.core.group.group import GroupConfig
+from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
 from minikafka.core.stall_meter import StallMeterConfig
@@ -255,6 +256,15 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
                 max_size=config.integer("group.consumer.max.size"),
                 assignors=_assignors(config),
                 migration=MigrationPolicy(config.string("group.consumer.migration.policy")),
+            ),
+            streams=StreamsGroupConfig(
+                session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
+                heartbeat_interval_ms=config.integer("group.streams.heartbeat.interval.ms"),
+                max_size=config.integer("group.streams.max.size"),
+                standby_replicas=config.integer("group.streams.num.standby.replicas"),
+                initial_rebalance_delay_ms=config.integer(
+                    "group.streams.initial.rebalance.delay.ms"
+                ),
             ),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),

@@ -41,6 +41,8 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.OFFSET_DELETE,
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             ApiKey.CONSUMER_GROUP_DESCRIBE,
+            ApiKey.STREAMS_GROUP_HEARTBEAT,
+            ApiKey.STREAMS_GROUP_DESCRIBE,
         ),
         "transactions": (
             ApiKey.INIT_PRODUCER_ID,
