@@ -274,7 +274,6 @@ class BrokerParts:
             self.replicas,
             self.cache,
             self.groups.lookup,
-            self.groups.coordinator,
             self._producer_id_blocks(),
             self._features,
             metrics,
