@@ -102,7 +102,7 @@ def guarded(
     api_key: ApiKey, handler: Any, answers: Answers, task: bool = False, log: Any = None
 ) -> Any:
     """Return the handler behind the guard of the API."""
-    broker = services(authorization=authorization(answers, log))
+    broker = services(authorization=authorization(answers, log), cache=None)
     return ApiTable()[api_key].authorization(broker, handler, task)
 
 
