@@ -6,8 +6,9 @@ metrics, and to the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -170,21 +171,21 @@ class ClientTelemetry:
             tags = "".join(f",{key}={tag_value(text)}" for key, text in series.labels)
             yield f"{PUSHED}:type=Pushed,name={series.name}{tags}", value
 
-    def facts(self, at_most: int) -> Sequence[Mapping[str, Any]]:
-        """Return the clients that have pushed last, at most so many, with their values."""
-        now_ms = self._clock.monotonic_ms()
-        clients = list(self._received.clients(now_ms).values())[-at_most:]
-        return [
-            {
+    def facts(self, at_most: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the clients that have pushed last, at most so many, with as many of their values.
+        Times are those of the monotonic clock."""
+        clients = list(self._received.clients(self._clock.monotonic_ms()).values())
+        for client in reversed(clients[-at_most:]):
+            values = islice(client.values.items(), at_most)
+            yield {
                 **client.identity,
-                "age_ms": now_ms - client.pushed_ms,
+                "pushed_ms": client.pushed_ms,
+                "num_values": len(client.values),
                 "values": [
                     {"name": series.name, "labels": dict(series.labels), "value": value.value}
-                    for series, value in client.values.items()
+                    for series, value in values
                 ],
             }
-            for client in reversed(clients)
-        ]
 
 
 def _with_id(client_instance_id: UUID, attributes: Attributes) -> Attributes:

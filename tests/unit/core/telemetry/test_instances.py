@@ -39,9 +39,9 @@ class Lab:
     def get(self, **facts: Any) -> ErrorCode:
         return code_of(lambda: self.instance(**facts).begin_get(self.now_ms))
 
-    def push(self, client: UUID = CLIENT, **facts: Any) -> ErrorCode:
-        instance = self.instance(client)
-        push = Push(client, instance.subscription_id, False, 0, 1)._replace(**facts)
+    def push(self, **facts: Any) -> ErrorCode:
+        instance = self.instance()
+        push = Push(CLIENT, instance.subscription_id, False, 0, 1)._replace(**facts)
         return code_of(lambda: instance.begin_push(push, self.now_ms, MAX_BYTES))
 
 
