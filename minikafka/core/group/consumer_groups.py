@@ -43,6 +43,7 @@ from minikafka.core.group.conversion import (
     revived,
     upgrade,
 )
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group, GroupConfig, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts, prepare_rebalance, session_timer
@@ -504,6 +505,7 @@ class ConsumerGroups:
         result.event(
             "consumer_member_failed", group=group.group_id, member=member_id, reason=reason
         )
+        group.last_eviction = Eviction(member_id, reason, now_ms)
         changes = GroupChanges(group)
         successor = self._remove(changes, [member_id], image, now_ms, result)
         update = ConsumerGroupUpdate(group, changes, [], successor=successor)

@@ -20,6 +20,7 @@ from minikafka.core.group.consumer.member import (
 )
 from minikafka.core.group.consumer.partitions import Partitions, difference
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import (
     ConsumerGroupKey,
@@ -106,6 +107,7 @@ class ConsumerGroup:
         self.image: MetadataImage | None = None
         self.resolution: Resolution | None = None
         self.is_resolving = False
+        self.last_eviction: Eviction | None = None
         self._holders: dict[UUID, dict[int, str]] = {}
         # How many members have each subscription: topics, and a regular expression or "".
         self._subscriptions: Counter[tuple[tuple[str, ...], str]] = Counter()
