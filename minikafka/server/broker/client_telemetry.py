@@ -76,7 +76,7 @@ class ClientTelemetry:
         self._unknown = metrics.counter(f"{_OF_KAFKA}:unknown-subscription-request-count")
         self._throttled = metrics.counter(f"{_OWN},name=ThrottledRequestsPerSec")
         self._pushes = metrics.counter(f"{_OWN},name=PushesPerSec")
-        self._dropped = metrics.counter(f"{_OWN},name=DroppedValuesPerSec")
+        self._truncated = metrics.counter(f"{_OWN},name=TruncatedPushesPerSec")
         metrics.family(partial(self._samples, counters=False))
         metrics.family(partial(self._samples, counters=True), MetricKind.COUNTER)
 
@@ -138,19 +138,19 @@ class ClientTelemetry:
             return
         try:
             plain = _decompressed(Compression(push.compression_type), metrics)
-            points, dropped = await run_in_slices(decode_metrics(plain))
+            points, whole = await run_in_slices(decode_metrics(plain))
         except KafkaError as error:
             instance.last_error = error.code
             raise
         self._pushes.mark()
-        dropped += self._received.receive(
+        fits = self._received.receive(
             push.client_instance_id,
             {name: known[name] for name in _IDENTITY if name in known},
             points,
             self._clock.monotonic_ms(),
             instance.deadline_ms,
         )
-        self._dropped.mark(dropped)
+        self._truncated.mark(not (whole and fits))
 
     def _instance(
         self, client_instance_id: UUID, origin: Origin, attributes: Attributes

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.telemetry.otlp import (
+    MAX_ATTRIBUTES,
     MAX_FIELDS,
+    MAX_POINT_BYTES,
     MAX_POINTS,
     MAX_TEXT,
     Point,
@@ -69,6 +71,11 @@ PUSHES = st.lists(
 )
 
 
+LARGE = MetricsData(
+    resource_metrics=[{"resource": {"attributes": [{"key": "k" * MAX_POINT_BYTES}]}}]
+).SerializeToString()
+
+
 def decoded(data: bytes) -> Points:
     return run_at_once(decode_metrics(data))
 
@@ -112,7 +119,7 @@ def expected(push: list[dict[str, Any]]) -> list[Point]:
 @given(PUSHES)
 def test_points_are_those_of_the_protobuf_library(push: list[dict[str, Any]]) -> None:
     data = MetricsData(resource_metrics=push).SerializeToString()
-    assert decoded(data) == Points(expected(push), 0)
+    assert decoded(data) == Points(expected(push), True)
 
 
 @given(st.binary(max_size=60))
@@ -133,12 +140,18 @@ def test_the_work_of_a_push_is_bounded() -> None:
     point = {"as_double": math.pi}
     metric = {"name": "m" * 1_000, "gauge": {"data_points": [point] * (MAX_POINTS + 7)}}
     push = [{"scope_metrics": [{"metrics": [metric]}]}]
-    found, dropped = decoded(MetricsData(resource_metrics=push).SerializeToString())
-    assert (len(found), dropped, found[0].name) == (MAX_POINTS, 7, "m" * MAX_TEXT)
+    found, whole = decoded(MetricsData(resource_metrics=push).SerializeToString())
+    assert (len(found), whole, found[0].name) == (MAX_POINTS, False, "m" * MAX_TEXT)
     empty = MetricsData(resource_metrics=[{}] * MAX_FIELDS).SerializeToString()
-    assert decoded(empty) == Points([], 0)
-    with pytest.raises(KafkaError, match="more than 50000 fields"):
-        decoded(empty + MetricsData(resource_metrics=[{}]).SerializeToString())
+    assert decoded(empty) == Points([], True)
+    assert decoded(MetricsData(resource_metrics=[{}]).SerializeToString() + empty).whole is False
+    attribute = {"key": "k", "value": {"string_value": "v"}}
+    metric = {"name": "m", "gauge": {"data_points": [{**point, "attributes": [attribute] * 50}]}}
+    push = [
+        {"resource": {"attributes": [attribute] * 50}, "scope_metrics": [{"metrics": [metric]}]}
+    ]
+    ((value,), whole) = decoded(MetricsData(resource_metrics=push).SerializeToString())
+    assert (len(value.labels), whole) == (2 * MAX_ATTRIBUTES, True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +161,7 @@ def test_the_work_of_a_push_is_bounded() -> None:
         (b"\x0a\x05a", "longer than the rest"),
         (b"\x0b", "wire type 3"),
         (b"\xff" * 11, "more than 64 bits"),
+        (LARGE, "an attribute of more than 4096 bytes"),
     ],
 )
 def test_malformed_metrics(data: bytes, reason: str) -> None:
