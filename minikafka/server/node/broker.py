@@ -430,6 +430,7 @@ class BrokerNode:
             servers=lambda: self._servers,
             client_quotas=self._client_quotas,
             throttles=parts.replicas.throttles,
+            telemetry=parts.telemetry,
             logs=self._logs,
         )
 
