@@ -60,7 +60,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("metrics.num.samples", 2, "Samples kept for each metric.", at_least(1)),
         _string("metrics.recording.level", "INFO", "Least important level of metrics that are recorded."),
         _long("metrics.sample.window.ms", 30000, "Length of a sample.", at_least(1)),
-        _int("telemetry.max.bytes", 1024 * 1024, "Largest batch of metrics that a client may push.", at_least(1)),
     )),
     SettingGroup("The operating system sizes the buffers of sockets, and the length of the accept queue is fixed.", (
         _int("replica.socket.receive.buffer.bytes", 64 * 1024, "Receive buffer of a follower's connection."),

@@ -270,6 +270,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
     _int("max.incremental.fetch.session.cache.slots", 1000, "Most fetch sessions that are kept.", at_least(0)),
+    _int("telemetry.max.bytes", 1024 * 1024, "Most bytes of metrics in one push of a client, compressed.", at_least(1)),
     _int("max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions response.", at_least(1)),
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
@@ -303,6 +304,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
     _int("transactional.id.expiration.ms", 604800000, "How long an unused transactional id is kept.", at_least(1)),
     _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
+    _int("add.partitions.to.txn.retry.backoff.ms", 20, "Pause before a broker tries again to add partitions to a transaction (KIP-890).", at_least(1)),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "How long a broker tries again to add partitions to a transaction (KIP-890).", at_least(0)),
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),

@@ -4,9 +4,9 @@ records."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import pytest
 
 from minikafka.core.client.assignors.model import Subscription
 from minikafka.core.client.assignors.wire import encode_assignment, encode_subscription
+from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.records import (
     GroupRecord,
     GroupStored,
@@ -21,6 +22,7 @@ from minikafka.core.group.records import (
     decode_record,
     encode_record,
 )
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
@@ -56,12 +58,13 @@ from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 TIMEOUT_MS = 20_000
 GROUP = "group"
+BROKER = 1
 # Members subscribe to one of them at a time: Kafka goes through several in the order of their ids.
 PARTITIONS = {"ka": 6, "kb": 3}
 JOINS: dict[str, Any] = {
@@ -82,7 +85,11 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
-    settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    settings = {
+        "broker.rack": RACK,
+        "offsets.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
     with InsideCluster(1, settings) as cluster:
         yield cluster.bootstrap
 
@@ -95,6 +102,7 @@ class Conversation:
         self._channel = channel
         self.group = GROUP
         self.ids: dict[str, UUID] = {}
+        self.hashes: dict[int, tuple[str, ...]] = {}
         self.member_ids: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
 
@@ -106,6 +114,7 @@ class Conversation:
         while len(self.ids) < len(PARTITIONS):
             response = await self.request(MetadataRequest(wanted), 12)
             self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
+        self.hashes = _hashes(self.ids)
         await self.request(FindCoordinatorRequest(GROUP, 0), 3)  # makes the internal topic
         for _ in range(200):
             probe = await self.request(ConsumerGroupHeartbeatRequest(GROUP, "m0", 1), 1)
@@ -227,10 +236,21 @@ class Conversation:
         assert isinstance(record, ModernGroupRecord | GroupStored)
         self._tidy(record.value)
         if isinstance(record.value, ConsumerGroupMetadataValue):
-            record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
+            topics = self.hashes[record.value.metadata_hash]
+            record.value.metadata_hash = 0
+            return f"{topics} {self._named(record)}"
         if isinstance(record, GroupStored) and record.value is not None:
             record.value.current_state_timestamp = 0
         return self._named(record)
+
+
+def _hashes(ids: Mapping[str, UUID]) -> dict[int, tuple[str, ...]]:
+    """Return the subscribed topics by the hash that a record of the group has of them."""
+    partition = PartitionMetadata(BROKER, 0, (BROKER,), (BROKER,), (), 0, 0)
+    topics = {name: dict.fromkeys(range(count), partition) for name, count in PARTITIONS.items()}
+    image = MetadataImage(topics=topics, topic_ids=ids, racks={BROKER: RACK})
+    names = (some for size in range(3) for some in combinations(sorted(ids), size))
+    return {hash_of(some, image): some for some in names}
 
 
 def _is_compared(record: GroupRecord | None) -> bool:

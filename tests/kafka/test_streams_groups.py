@@ -98,11 +98,11 @@ JOINS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = {
-        "group_streams_initial_rebalance_delay_ms": 0,
-        "group_streams_num_standby_replicas": 1,
+        "group.streams.initial.rebalance.delay.ms": 0,
+        "group.streams.num.standby.replicas": 1,
     }
     try:
-        with kraft_broker(tmp_path_factory.mktemp("kraft"), **settings) as address:
+        with kraft_broker(tmp_path_factory.mktemp("kraft"), settings) as address:
             yield address
     except NoApacheKafka as missing:
         pytest.skip(str(missing))

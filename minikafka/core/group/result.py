@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
-from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, TopicFilter
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.group import ModernGroup
@@ -156,9 +156,11 @@ ClassicTimer: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
-    """Look up the topics of the regular expressions to which a group's members subscribe."""
+    """Look up the topics of the regular expressions to which a group's members subscribe, among
+    those that the requesting member may describe."""
 
     group: ConsumerGroup
+    describable: TopicFilter
 
 
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember

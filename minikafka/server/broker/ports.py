@@ -21,7 +21,7 @@ from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
 from minikafka.core.group.streams.heartbeat import Heartbeat
 from minikafka.core.group.streams_groups import RespondStreams
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.result import ProducerResult, RespondProducer
 from minikafka.kernel.cluster import (
     ElectionType,
     LeaderAndIsr,
@@ -188,7 +188,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str | None,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-    ) -> Initialized:
+    ) -> ProducerResult:
         """Return the producer id and epoch for a transactional id, or a new producer id without
         one. Raises KafkaError."""
         ...
@@ -198,6 +198,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
+        client_version: int,
         respond: RespondError,
     ) -> None: ...
 
@@ -213,7 +214,8 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        respond: RespondError,
+        client_version: int,
+        respond: RespondProducer,
     ) -> None: ...
 
     def describe(self, transactional_id: str) -> TransactionState: ...

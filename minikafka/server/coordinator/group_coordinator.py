@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.description import (
     FetchedOffset,
@@ -25,6 +24,7 @@ from minikafka.core.group.result import (
     AnyGroup,
     GroupAppendPurpose,
     GroupTimer,
+    ResolveRegexes,
     RespondHeartbeat,
     RespondOffsets,
     heartbeat_error,
@@ -187,18 +187,20 @@ class GroupCoordinator:
             context.shard.leave(group_id, identities, self._image(), context.now_ms())
         )
 
-    def _start_resolution(self, context: GroupContext, group: ConsumerGroup) -> None:
-        self.runtime.start_task(self._resolve_regexes(context, group), "resolve-regexes")
+    def _start_resolution(self, context: GroupContext, request: ResolveRegexes) -> None:
+        self.runtime.start_task(self._resolve_regexes(context, request), "resolve-regexes")
 
-    async def _resolve_regexes(self, context: GroupContext, group: ConsumerGroup) -> None:
+    async def _resolve_regexes(self, context: GroupContext, request: ResolveRegexes) -> None:
         """Look up the topics of a group's regular expressions, in slices: there may be many."""
-        image = self._image()
+        image, group = self._image(), request.group
         patterns = compiled(group.regexes_in_use)
         found: dict[str, list[str]] = {regex: [] for regex in patterns}
         async for topic in Slices().over(image.topics):
             for regex, pattern in patterns.items():
                 if pattern.fullmatch(topic) is not None:
                     found[regex].append(topic)
+        shown = set(await request.describable(list(set().union(*found.values()))))
+        found = {regex: [each for each in found[regex] if each in shown] for regex in found}
         if context.is_active:
             context.run(context.shard.consumers.resolved(group, found, image, context.now_ms()))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
-from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer_groups import member_timer_is_over
 from minikafka.core.group.liveness import heartbeat_is_over
 from minikafka.core.group.modern.group import ModernGroup
@@ -301,7 +300,7 @@ class GroupTimers:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         image: Callable[[], MetadataImage],
-        resolve: Callable[[GroupContext, ConsumerGroup], None],
+        resolve: Callable[[GroupContext, ResolveRegexes], None],
     ) -> None:
         self._clock = clock
         self._rebalances = rebalances
@@ -311,7 +310,7 @@ class GroupTimers:
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
-            self._resolve(context, timer.group)
+            self._resolve(context, timer)
         elif isinstance(timer, AssignmentTimer):
             operation = DelayedAssignment(timer, partial(_delay_over, context))
             self._rebalances.try_complete_else_watch(

@@ -66,6 +66,9 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.DESCRIBE_LOG_DIRS,
             ApiKey.ALTER_REPLICA_LOG_DIRS,
             ApiKey.UPDATE_FEATURES,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            ApiKey.PUSH_TELEMETRY,
+            ApiKey.LIST_CONFIG_RESOURCES,
         ),
         "brokers": (
             ApiKey.LEADER_AND_ISR,
