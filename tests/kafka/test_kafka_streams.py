@@ -6,7 +6,6 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -157,10 +156,8 @@ def test_kafka_streams_counts_exactly_once_though_an_instance_is_killed(
             return newest == dict(lines.counts)
 
         until(has_all, "the counts are exact", LIMIT_S)
-        for official, verb in zip(
-            theirs(cluster), map(partial(ours, cluster), COMMANDS), strict=True
-        ):
-            assert verb == official
+        for command, official in zip(COMMANDS, theirs(cluster), strict=True):
+            assert ours(cluster, command) == official
         survivor.close()
         assert ours(cluster, "delete --group word-count") == [
             "Deletion of requested streams groups ('word-count') was successful."

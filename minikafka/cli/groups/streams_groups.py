@@ -20,8 +20,7 @@ from minikafka.core.client.admin.streams_groups import (
     TaskAssignment,
     Tasks,
 )
-from minikafka.core.client.offsets import NO_EPOCH
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
