@@ -5,7 +5,7 @@ public class StreamsGroupTool {
     public static void main(String[] commands) {
         for (String command : commands) {
             System.out.println("$ " + command);
-            StreamsGroupCommand.main(command.split(" "));
+            StreamsGroupCommand.execute(command.split(" "));
         }
     }
 }
