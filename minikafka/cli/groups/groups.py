@@ -34,7 +34,7 @@ from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.groups import CLASSIC, CONSUMER, GroupDescription
+from minikafka.core.client.admin.groups import CLASSIC, CONSUMER, STREAMS, GroupDescription
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -173,10 +173,11 @@ STATES = (
     "CompletingRebalance",
     "Assigning",
     "Reconciling",
+    "NotReady",
     "Stable",
     "Dead",
 )
-TYPES = (CLASSIC, CONSUMER)
+TYPES = (CLASSIC, CONSUMER, STREAMS)
 NO_STATE = "Dead"  # the state in which brokers describe a group that does not exist
 
 

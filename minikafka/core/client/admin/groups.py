@@ -54,6 +54,7 @@ from minikafka.protocol.messages.offset_delete import (
 # Group types in ListGroups.
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+STREAMS: Final = "streams"
 
 _VERSION_BYTES: Final = 2  # in front of an assignment
 
