@@ -110,6 +110,12 @@ def lab() -> Lab:
     return lab
 
 
+async def turns(count: int = 9) -> None:
+    """Let the other tasks run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 async def begun(lab: Lab) -> Lab:
     state = InitialState(0, 5)
     assert await lab.persister.initialize_state("g", {P0: state, P1: state}) == {
@@ -126,7 +132,7 @@ async def test_what_was_written_is_loaded_by_the_next_coordinator(lab: Lab) -> N
     expected = await lab.read()
     assert len(expected.batches) == 5
     kinds = [type(record) for record in lab.records()]
-    assert kinds.count(ShareSnapshot) == 3 and kinds.count(ShareUpdate) == 4
+    assert (kinds.count(ShareSnapshot), kinds.count(ShareUpdate)) == (3, 4)
     heir = Lab(lab.log)
     heir.elect()
     assert await heir.read() == expected
@@ -194,7 +200,8 @@ async def test_states_of_deleted_topics_are_forgotten(lab: Lab) -> None:
     lab.coordinator.topics_deleted({TOPIC_ID})
     assert (await lab.read()).error is E.INVALID_REQUEST
     context = lab.coordinator.runtime.active_in(0)
-    assert context is not None and context.shard.size == 0
+    assert context is not None
+    assert context.shard.size == 0
     assert context.shard.redundant_below == lab.log.end - 1
 
 
@@ -222,8 +229,8 @@ async def test_an_append_that_fails_changes_nothing(lab: Lab) -> None:
 async def test_the_persister_repeats_what_may_pass() -> None:
     lab = Lab()
     reading = asyncio.ensure_future(lab.read())
-    while len(lab.clock.slept) < 2:
-        await asyncio.sleep(0)
+    await turns(4)
+    assert len(lab.clock.slept) > 1
     lab.elect()
     assert (await reading).error is E.INVALID_REQUEST  # it is not initialized
     lab.coordinator_id = None
@@ -239,6 +246,7 @@ async def test_other_brokers_get_requests_with_a_row_for_each_partition(lab: Lab
     reading = asyncio.ensure_future(lab.persister.read_state("g", {P0: 0, P1: 0}))
     await asyncio.sleep(0)
     assert len({item_batch(item) for item in lab.put}) == 1
+    request: Any
     request, version = items_request(lab.put)
     assert (len(request.topics), len(request.topics[0].partitions), version) == (1, 2, 0)
     complete_items(lab.put, await lab.coordinator.serve(request))
@@ -247,7 +255,6 @@ async def test_other_brokers_get_requests_with_a_row_for_each_partition(lab: Lab
     reading = asyncio.ensure_future(lab.persister.read_state("g", {P0: 0}))
     await asyncio.sleep(0)
     complete_items(lab.put, None)  # no response: it is sent again
-    while len(lab.put) < 2:
-        await asyncio.sleep(0)
+    await turns()
     complete_items(lab.put[1:], await lab.coordinator.serve(items_request(lab.put[1:])[0]))
     assert (await reading)[P0].start_offset == 5
