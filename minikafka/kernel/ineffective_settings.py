@@ -47,6 +47,7 @@ class SettingGroup(NamedTuple):
 # fmt: off
 INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("A broker here is one event loop, with a few helper threads for disks.", (
+        _int("share.coordinator.threads", 1, "Threads of the share coordinator.", at_least(1)),
         _int("background.threads", 10, "Threads for background tasks.", at_least(1)),
         _int("group.coordinator.threads", 1, "Threads of the new group coordinator.", at_least(1)),
         _int("num.io.threads", 8, "Threads that process requests.", at_least(1)),
@@ -126,6 +127,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
         _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
+        _int("share.coordinator.append.linger.ms", -1, "How long the share coordinator collects records before it writes them.", at_least(-1)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
         _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
         _bool("group.share.enable", False, "Serve share groups.", internal=True),

@@ -103,6 +103,11 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
+    INITIALIZE_SHARE_GROUP_STATE = 83, 0, 0, None, None, None
+    READ_SHARE_GROUP_STATE = 84, 0, 0, None, None, None
+    WRITE_SHARE_GROUP_STATE = 85, 1, 0, None, None, None
+    DELETE_SHARE_GROUP_STATE = 86, 0, 0, None, None, None
+    READ_SHARE_GROUP_STATE_SUMMARY = 87, 1, 0, None, None, None
 
     @property
     def api_name(self) -> str:

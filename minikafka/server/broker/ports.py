@@ -19,6 +19,7 @@ from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
+from minikafka.core.share.state_requests import StateRequest, StateResponse
 from minikafka.core.transaction.result import Initialized
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -167,6 +168,14 @@ class GroupCoordination(Protocol):
     def transaction_ended(
         self, producer_id: int, markers: Mapping[int, int], committed: bool
     ) -> None: ...
+
+
+class ShareStateCoordination(Protocol):
+    """Kafka's ``ShareCoordinator``, as ``KafkaApis`` uses it."""
+
+    async def serve(self, request: StateRequest) -> StateResponse: ...
+
+    def topics_deleted(self, topic_ids: Collection[UUID]) -> None: ...
 
 
 class TransactionCoordination(Protocol):

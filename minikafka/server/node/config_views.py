@@ -10,9 +10,14 @@ from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationP
 from minikafka.core.group.group import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
+from minikafka.core.share.state_shard import ShareStateConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.features import Levels
 from minikafka.kernel.features import supported_features as supported_by
@@ -25,6 +30,7 @@ from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
 from minikafka.server.broker.admin.auto_topic_creation import (
     OFFSETS_TOPIC_CONFIG,
+    SHARE_TOPIC_CONFIG,
     TRANSACTION_TOPIC_CONFIG,
     AutoTopicCreationConfig,
     TopicShape,
@@ -37,7 +43,11 @@ from minikafka.server.broker.replication.isr import IsrConfig
 from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.server.broker.replication.replica_manager import ReplicaManagerConfig
 from minikafka.server.controller.config import ControllerConfig
-from minikafka.server.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
+from minikafka.server.coordinator.config import (
+    GroupCoordinatorConfig,
+    ShareCoordinatorConfig,
+    TransactionCoordinatorConfig,
+)
 from minikafka.server.listeners.connection_quotas import (
     RESERVED_SHARE,
     ConnectionQuotaConfig,
@@ -203,6 +213,9 @@ def controller(
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
             TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),
+            SHARE_GROUP_STATE_TOPIC: config.integer(
+                "share.coordinator.state.topic.replication.factor"
+            ),
         },
     )
 
@@ -237,6 +250,15 @@ def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
                 **TRANSACTION_TOPIC_CONFIG,
                 "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
                 "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+            },
+        ),
+        share_topic=TopicShape(
+            config.integer("share.coordinator.state.topic.num.partitions"),
+            config.integer("share.coordinator.state.topic.replication.factor"),
+            {
+                **SHARE_TOPIC_CONFIG,
+                "min.insync.replicas": str(config.integer("share.coordinator.state.topic.min.isr")),
+                "segment.bytes": str(config.integer("share.coordinator.state.topic.segment.bytes")),
             },
         ),
     )
@@ -293,6 +315,18 @@ def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:
         remove_expired_interval_ms=config.integer(
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
+    )
+
+
+def share_coordinator(config: Config) -> ShareCoordinatorConfig:
+    return ShareCoordinatorConfig(
+        state=ShareStateConfig(
+            config.integer("share.coordinator.snapshot.update.records.per.snapshot"),
+            config.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
+        ),
+        compression=Compression(config.integer("share.coordinator.state.topic.compression.codec")),
+        load_buffer_size=config.integer("share.coordinator.load.buffer.size"),
+        prune_interval_ms=config.integer("share.coordinator.state.topic.prune.interval.ms"),
     )
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minikafka.core.coordinator_shard import partition_for
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
-    NO_LEADER,
+    SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     CoordinatorType,
     TopicPartition,
@@ -76,6 +75,7 @@ class GroupParts:
             {
                 CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
                 CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+                CoordinatorType.SHARE: SHARE_GROUP_STATE_TOPIC,
             },
             sizes,
         )
@@ -120,7 +120,7 @@ class GroupParts:
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         """Load or unload a coordinator partition whose role on this broker has changed."""
-        _follow_leadership(
+        follow_leadership(
             self.coordinator.runtime, GROUP_METADATA_TOPIC, topic_partition, leads, epoch
         )
 
@@ -155,7 +155,6 @@ class TransactionParts:
         self._listener = listener
         self._replicas = replicas
         self._cache = cache
-        self._lookup = lookup
         self._groups = groups
         events = event_log("transaction-coordinator", broker=broker_id)
         self.markers: BrokerSenders[MarkerItem] = BrokerSenders(
@@ -196,7 +195,7 @@ class TransactionParts:
             ),
             world.clock,
             replicas.hosted,
-            self._coordinator_of,
+            partial(lookup.broker, CoordinatorType.TRANSACTION),
             self._verification_senders.put,
             metrics,
         )
@@ -209,12 +208,6 @@ class TransactionParts:
     def _address(self, broker_id: int) -> tuple[str, int] | None:
         endpoint = self._cache.endpoint(broker_id, self._listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
-
-    def _coordinator_of(self, transactional_id: str) -> int | None:
-        count = self._lookup.partition_count(CoordinatorType.TRANSACTION)
-        where = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, count))
-        leader = self._cache.partition_leader(where)
-        return None if leader is None or leader[0] == NO_LEADER else leader[0]
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.markers.start(tasks)
@@ -230,7 +223,7 @@ class TransactionParts:
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         """Load or unload a coordinator partition whose role on this broker has changed."""
-        _follow_leadership(
+        follow_leadership(
             self.coordinator.runtime, TRANSACTION_STATE_TOPIC, topic_partition, leads, epoch
         )
 
@@ -240,7 +233,7 @@ class TransactionParts:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 
 
-def _follow_leadership(
+def follow_leadership(
     runtime: CoordinatorRuntime[Any, Any, Any, Any],
     topic: str,
     topic_partition: TopicPartition,

@@ -9,6 +9,7 @@ from typing import Final
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
@@ -53,6 +54,7 @@ from minikafka.server.node import config_views as views
 from minikafka.server.node.coordinators import GroupParts, TransactionParts
 from minikafka.server.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.server.node.purgatories import BrokerPurgatories
+from minikafka.server.node.share import ShareStateParts
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.session import ZkSession
 
@@ -127,6 +129,7 @@ class BrokerParts:
         self.fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self.share_states = self._make_share_states(listener)
         self._make_worker_users()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
@@ -181,6 +184,9 @@ class BrokerParts:
         configured = {
             GROUP_METADATA_TOPIC: self._config.integer("offsets.topic.num.partitions"),
             TRANSACTION_STATE_TOPIC: self._config.integer("transaction.state.log.num.partitions"),
+            SHARE_GROUP_STATE_TOPIC: self._config.integer(
+                "share.coordinator.state.topic.num.partitions"
+            ),
         }
         return InternalTopicSizes(configured, self.cache.contains_topic, read, self._world.clock)
 
@@ -271,6 +277,18 @@ class BrokerParts:
             metrics,
         )
 
+    def _make_share_states(self, listener: str) -> ShareStateParts:
+        return ShareStateParts(
+            self._world,
+            self._config,
+            self._broker_id,
+            listener,
+            self.replicas,
+            self.cache,
+            self.groups.lookup,
+            self.topic_creation,
+        )
+
     def _producer_id_blocks(self) -> AllocateBlock:
         of_zookeeper = ZooKeeperBlocks(lambda: self._zk.store, self._broker_id).allocate
         if not views.inter_broker_protocol(self._config).has_allocate_producer_ids:
@@ -289,10 +307,12 @@ class BrokerParts:
         self.topic_creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
+        self.share_states.start(tasks)
         self._preparation.start(tasks)
         self._conversion.start(tasks)
 
     async def stop(self) -> None:
+        self.share_states.close()
         self.transactions.close()
         self.groups.close()
         await self._to_controller.close()
@@ -356,6 +376,7 @@ class BrokerParts:
             coordinators=self.groups.lookup,
             zookeeper_offsets=self.groups.zookeeper_offsets,
             transactions=self.transactions.coordinator,
+            share_states=self.share_states.coordinator,
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
@@ -370,11 +391,13 @@ class BrokerParts:
     def _role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         self.groups.role_taken(topic_partition, leads, epoch)
         self.transactions.role_taken(topic_partition, leads, epoch)
+        self.share_states.role_taken(topic_partition, leads, epoch)
 
     def _replica_gone(self, topic_partition: TopicPartition) -> None:
         """Notify the coordinators of a replica that was deleted or whose disk failed."""
         self.groups.replica_gone(topic_partition)
         self.transactions.replica_gone(topic_partition)
+        self.share_states.replica_gone(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)

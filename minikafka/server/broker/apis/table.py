@@ -53,6 +53,13 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.DESCRIBE_TRANSACTIONS,
             ApiKey.LIST_TRANSACTIONS,
         ),
+        "share": (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ),
         "cluster": (
             ApiKey.DESCRIBE_CLUSTER,
             ApiKey.DESCRIBE_CONFIGS,
