@@ -11,17 +11,21 @@ from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.share.group import ShareGroup
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
 AnyGroup: TypeAlias = Group | ModernGroup
 
 RespondHeartbeat: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
+RespondShareHeartbeat: TypeAlias = Callable[[ShareGroupHeartbeatResponse], None]
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 # ---- timers
@@ -151,8 +155,17 @@ class ResolveRegexes:
     group: ConsumerGroup
 
 
+@dataclass(frozen=True, slots=True)
+class InitializeStates:
+    """Ask the share coordinators to make the states of share-partitions, for ``state_epoch``."""
+
+    group: ShareGroup
+    partitions: Partitions
+    state_epoch: int
+
+
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
-GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes
+GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes | InitializeStates
 
 # ---- purposes of appends
 
@@ -244,7 +257,8 @@ class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
     """Store the changes of a group whose members the coordinator assigns. They are applied already.
 
     ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
-    group has taken, ``successor`` the one that has taken the id of the group.
+    group has taken, ``successor`` the one that has taken the id of the group. ``then`` begins when
+    the changes are stored.
     """
 
     group: G
@@ -252,6 +266,7 @@ class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
     replies: list[AwaitedReply]
     replaced: Group | None = None
     successor: Group | None = None
+    then: tuple[GroupTimer, ...] = ()
 
 
 GroupAppendPurpose: TypeAlias = (
@@ -347,6 +362,10 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
 
 def heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def share_heartbeat_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def update_write_error(error: ErrorCode) -> ErrorCode:

@@ -71,6 +71,7 @@ from minikafka.core.group.result import (
     offset_write_error,
     sync_error,
 )
+from minikafka.core.group.share_groups import ShareGroups
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -95,7 +96,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         # The groups with offsets that a transaction of the producer decides on, in order.
         self._in_transactions: dict[int, dict[str, None]] = {}
         self.consumers = ConsumerGroups(self.groups, config)
-        self._kinds: tuple[ModernGroups[Any], ...] = (self.consumers,)
+        self.shares = ShareGroups(self.groups, config)
+        self._kinds: tuple[ModernGroups[Any], ...] = (self.consumers, self.shares)
         self._owners = {key: kind for kind in self._kinds for key in kind.KEYS}
 
     @property

@@ -21,6 +21,7 @@ from minikafka.core.group.result import (
     GroupAppendPurpose,
     GroupTimer,
     HeartbeatTimer,
+    InitializeStates,
     InitialJoinTimer,
     JoinTimer,
     MemberHeard,
@@ -276,16 +277,20 @@ class GroupTimers:
         heartbeats: DelayedOperationPurgatory,
         image: Callable[[], MetadataImage],
         resolve: Callable[[GroupContext, ConsumerGroup], None],
+        initialize: Callable[[GroupContext, InitializeStates], None],
     ) -> None:
         self._clock = clock
         self._rebalances = rebalances
         self._heartbeats = heartbeats
         self._image = image
         self._resolve = resolve
+        self._initialize = initialize
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
             self._resolve(context, timer.group)
+        elif isinstance(timer, InitializeStates):
+            self._initialize(context, timer)
         elif isinstance(timer, MemberHeard | RevocationTimer | RequestTimer | CheckMember):
             self._perform_for_member(context, timer)
         else:
