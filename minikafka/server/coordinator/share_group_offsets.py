@@ -228,7 +228,7 @@ class ShareGroupOffsets:
 
     def _require(self, group_id: str) -> GroupContext:
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
         return self._runtime.require(group_id)
 
     async def _store(

@@ -39,8 +39,7 @@ class ShareGroupHeartbeatHandler:
             reply(ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
             return
         if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
-            problem = "Invalid member id in the request."
-            reply(ShareGroupHeartbeatResponse(0, ErrorCode.INVALID_REQUEST, problem))
+            reply(ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
         topics = request.subscribed_topic_names
         facts = ShareHeartbeatFacts(
