@@ -54,7 +54,7 @@ from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
 from tests.support.cluster.group_conversation import GroupConversation
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -74,6 +74,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
     settings = {
+        "broker.rack": RACK,
         "offsets.topic.num.partitions": 1,
         "group.initial.rebalance.delay.ms": 0,
         "share.coordinator.state.topic.num.partitions": 1,

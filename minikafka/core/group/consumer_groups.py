@@ -160,7 +160,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             self.start_timers(group, result)
         if _wants_resolution(group, image, now_ms):
             group.is_resolving = True
-            result.effects.append(ResolveRegexes(group))
+            result.effects.append(ResolveRegexes(group, facts.describable))
         reply = AwaitedReply(respond, response, _refused_heartbeat)
         self.append(ModernGroupUpdate(group, changes, [reply], replaced, successor), result)
         return result

@@ -72,6 +72,7 @@ from minikafka.core.group.result import (
     sync_error,
 )
 from minikafka.core.group.share_groups import ShareGroups
+from minikafka.core.group.streams_groups import StreamsGroups
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -97,7 +98,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         self._in_transactions: dict[int, dict[str, None]] = {}
         self.consumers = ConsumerGroups(self.groups, config)
         self.shares = ShareGroups(self.groups, config)
-        self._kinds: tuple[ModernGroups[Any], ...] = (self.consumers, self.shares)
+        self.streams = StreamsGroups(self.groups, config.streams)
+        self._kinds: tuple[ModernGroups[Any], ...] = (
+            self.consumers,
+            self.shares,
+            self.streams,
+        )
         self._owners = {key: kind for kind in self._kinds for key in kind.KEYS}
 
     @property

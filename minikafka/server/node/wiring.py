@@ -27,6 +27,7 @@ from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
 from minikafka.server.broker.apis.forwarding import Forwarding
 from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
@@ -132,6 +133,13 @@ class BrokerParts:
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._make_worker_users()
+        self.telemetry = ClientTelemetry(
+            lambda: zk.store,
+            world.clock,
+            world.entropy,
+            metrics,
+            config.integer("telemetry.max.bytes"),
+        )
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -277,6 +285,7 @@ class BrokerParts:
             self._lookup,
             self.groups.coordinator,
             self._producer_id_blocks(),
+            self._features,
             metrics,
         )
 
@@ -383,6 +392,7 @@ class BrokerParts:
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
+            telemetry=self.telemetry,
             quotas=quotas,
             inter_broker_listener=self._listener,
             protocols=self._protocols,

@@ -42,8 +42,10 @@ async def outcomes(
     return results
 
 
-CLIENT_METRICS: Final = 16  # a type of resource that the handlers refuse
-OF_CLUSTER: Final = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER, CLIENT_METRICS})
+# The types whose configurations belong to the cluster, for the authorizer.
+OF_CLUSTER: Final = frozenset(
+    {ConfigResource.BROKER, ConfigResource.BROKER_LOGGER, ConfigResource.CLIENT_METRICS}
+)
 
 
 def config_guard(

@@ -1,0 +1,59 @@
+"""The kinds of configuration resources that are nothing but a name, one row each.
+
+A topic or a broker exists without settings. A named resource exists as long as one of its keys is
+set. Its znode is ``/config/<znodes>/<sanitized name>``, and brokers read it again when a change
+notification names it (``ConfigEffects``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from minikafka.core.config_resources import ConfigSource, ResourceType
+from minikafka.core.telemetry.subscriptions import parse_subscription
+from minikafka.kernel.client_metrics_settings import CLIENT_METRICS_CONFIG
+from minikafka.kernel.config import ConfigDef
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.server.zookeeper import paths
+
+
+@dataclass(frozen=True, slots=True)
+class NamedResource:
+    """A kind: its type, its room in ZooKeeper, its keys, and the source of a key that is set.
+
+    ``check`` raises KafkaError or ConfigError for settings that do not go together. ``unnamed`` and
+    ``unnamed_altered`` are Kafka's messages for an empty name, in a description and in a change."""
+
+    type: ResourceType
+    znodes: str
+    rows: ConfigDef
+    source: ConfigSource
+    check: Callable[[Mapping[str, str]], object]
+    unnamed: str
+    unnamed_altered: str
+
+    def require_name(self, name: str, message: str) -> None:
+        """Raise KafkaError(INVALID_REQUEST) with ``message`` if the name is empty."""
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+NAMED_RESOURCES: Final[Mapping[int, NamedResource]] = MappingProxyType(
+    {
+        row.type: row
+        for row in (
+            NamedResource(
+                ResourceType.CLIENT_METRICS,
+                paths.CLIENT_METRICS_CONFIGS,
+                CLIENT_METRICS_CONFIG,
+                ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+                parse_subscription,
+                "Client metrics subscription name must not be empty",
+                "Subscription name can't be empty",
+            ),
+        )
+    }
+)
