@@ -35,6 +35,7 @@ from minikafka.core.group.result import (
     share_heartbeat_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
@@ -82,6 +83,7 @@ class GroupCoordinator:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         config: GroupCoordinatorConfig,
+        settings: SettingsOf,
         partition_count: Callable[[], int],
         image: Callable[[], MetadataImage],
         persister: SharePersister,
@@ -106,7 +108,7 @@ class GroupCoordinator:
         ] = CoordinatorRuntime(
             clock,
             log,
-            lambda: GroupShard(config.group),
+            lambda: GroupShard(config.group, settings),
             timers.perform,
             partition_count,
             RuntimeConfig("groups", config.offsets_load_buffer_size, config.compression),

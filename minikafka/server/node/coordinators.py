@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.core.share.persister import SharePersister
 from minikafka.kernel.cluster import (
@@ -91,6 +92,7 @@ class GroupParts:
         cache: MetadataCache,
         lookup: CoordinatorLookup,
         persister: SharePersister,
+        settings: SettingsOf,
         store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
@@ -121,6 +123,7 @@ class GroupParts:
             self.rebalances,
             self.heartbeats,
             views.group_coordinator(config),
+            settings,
             lambda: lookup.partition_count(CoordinatorType.GROUP),
             lambda: cache.image,
             persister,

@@ -31,6 +31,7 @@ from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
+from minikafka.server.broker.group_configs import GroupConfigs
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
@@ -130,6 +131,7 @@ class BrokerParts:
         self.fetch_sessions = self._make_fetch_sessions(metrics)
         self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
         self.share_states = self._make_share_states(listener)
+        self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._make_worker_users()
@@ -172,6 +174,7 @@ class BrokerParts:
             self.cache,
             self._lookup,
             self.share_states.persister,
+            self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
         )

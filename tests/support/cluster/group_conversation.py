@@ -91,14 +91,16 @@ class GroupConversation:
                 self._tidy(each)
             if value and hasattr(value[0], "topic_id"):
                 value.sort(key=lambda row: names.get(row.topic_id, ""))
+            elif value and hasattr(value[0], "config_source"):
+                value.sort(key=lambda row: str(row.name))
             elif value and hasattr(value[0], "member_id"):
                 value.sort(key=lambda row: self._named(row.member_id))
         elif is_dataclass(value):
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
 
-    async def records(self) -> list[str]:
-        """Return the records of the group, and check that we would write their bytes."""
+    async def records(self, without: str | None = None) -> list[str]:
+        """Return the records of the groups but one, and check that we would write their bytes."""
         name = "__consumer_offsets"
         topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
         response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
@@ -108,7 +110,8 @@ class GroupConversation:
             if _is_compared(decoded):
                 assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                found.append(decoded)
+                if decoded.group_id != without:
+                    found.append(decoded)
         return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
 
     def _text(self, record: GroupRecord) -> str:

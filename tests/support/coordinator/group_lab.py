@@ -17,6 +17,7 @@ from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
+from minikafka.core.group.settings import GroupSettings
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.streams.heartbeat import Heartbeat, HeartbeatResult
@@ -217,6 +218,7 @@ class GroupLab:
         self.log = MemoryLog()
         self.events = RecordingLog()
         self.image = MetadataImage()
+        self.settings: dict[str, GroupSettings] = {}
         self.persister = MemoryPersister()
         self.end_offsets = FixedEndOffsets()
         self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
@@ -227,6 +229,7 @@ class GroupLab:
             self.rebalances,
             self.heartbeats,
             GroupCoordinatorConfig(GroupConfig(**config)),
+            self.settings.get,
             lambda: 1,
             lambda: self.image,
             self.persister,

@@ -33,6 +33,8 @@ NOT_KAFKAS = {
     "zookeeper.sasl.clientconfig",
 }
 OF_KAFKA_4 = {
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    "add.partitions.to.txn.retry.backoff.ms",
     "group.share.assignors",
     "group.streams.heartbeat.interval.ms",
     "group.streams.initial.rebalance.delay.ms",
