@@ -83,6 +83,7 @@ class ModernGroups(ABC, Generic[G]):
             self._updates[group_id] = update
             result.appends.append(CoordinatorAppend(tuple(records), update))
             return
+        assert not update.then, "nothing begins without a change"
         before = self._updates.get(group_id)
         if before is not None:
             before.replies.extend(update.replies)
@@ -100,6 +101,8 @@ class ModernGroups(ABC, Generic[G]):
         if error is ErrorCode.NONE:
             for reply in update.replies:
                 result.reply(reply.respond, reply.response)
+            if not update.group.is_dead:
+                result.effects += update.then
             return
         if error not in _IN_THE_LOG:
             self.take_back(update, now_ms, result)

@@ -37,6 +37,9 @@ class ModernGroup(ABC):
     MAY_BECOME_CLASSIC: ClassVar[bool]
     """Whether a classic group may take the place of one without members."""
 
+    EXPIRES: ClassVar[bool] = True
+    """Whether it is deleted when it has neither members nor offsets any more."""
+
     members: Mapping[str, Any]
     current: Mapping[str, Any]
 

@@ -26,7 +26,12 @@ from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
-from minikafka.server.broker.ports import Controller, GroupCoordination, TransactionCoordination
+from minikafka.server.broker.ports import (
+    Controller,
+    GroupCoordination,
+    ShareStateCoordination,
+    TransactionCoordination,
+)
 from minikafka.server.broker.purgatories import Reaper
 from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.broker.record_formats import FormatConversion
@@ -83,6 +88,7 @@ class Services:
     coordinators: CoordinatorLookup
     zookeeper_offsets: ZookeeperOffsets
     transactions: TransactionCoordination
+    share_states: ShareStateCoordination
     verification: TransactionVerification
     authorization: Authorization | None
     tokens: DelegationTokens
