@@ -140,7 +140,7 @@ class _Decoder:
                 yield self._point(_bounded(point), name, labels, kind)
 
     def _point(self, data: memoryview, name: str, labels: Labels, kind: PointKind) -> Point:
-        value, own = 0.0, []
+        value, own = 0.0, list[tuple[str, str]]()
         for number, content in self._fields(data):
             if number == 4:
                 value = _double(content)

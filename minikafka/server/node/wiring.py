@@ -135,13 +135,7 @@ class BrokerParts:
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._make_worker_users()
-        self.telemetry = ClientTelemetry(
-            lambda: zk.store,
-            world.clock,
-            world.entropy,
-            metrics,
-            config.integer("telemetry.max.bytes"),
-        )
+        self.telemetry = self._make_telemetry(metrics)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -177,6 +171,15 @@ class BrokerParts:
             self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
+        )
+
+    def _make_telemetry(self, metrics: Metrics) -> ClientTelemetry:
+        return ClientTelemetry(
+            lambda: self._zk.store,
+            self._world.clock,
+            self._world.entropy,
+            metrics,
+            self._config.integer("telemetry.max.bytes"),
         )
 
     def _make_topic_admin(self) -> TopicAdmin:

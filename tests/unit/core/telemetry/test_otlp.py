@@ -147,10 +147,9 @@ def test_the_work_of_a_push_is_bounded() -> None:
     assert decoded(MetricsData(resource_metrics=[{}]).SerializeToString() + empty).whole is False
     attribute = {"key": "k", "value": {"string_value": "v"}}
     metric = {"name": "m", "gauge": {"data_points": [{**point, "attributes": [attribute] * 50}]}}
-    push = [
-        {"resource": {"attributes": [attribute] * 50}, "scope_metrics": [{"metrics": [metric]}]}
-    ]
-    ((value,), whole) = decoded(MetricsData(resource_metrics=push).SerializeToString())
+    resource = {"attributes": [attribute] * 50}
+    rows = [{"resource": resource, "scope_metrics": [{"metrics": [metric]}]}]
+    ((value,), whole) = decoded(MetricsData(resource_metrics=rows).SerializeToString())
     assert (len(value.labels), whole) == (2 * MAX_ATTRIBUTES, True)
 
 

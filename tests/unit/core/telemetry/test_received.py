@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
-from minikafka.core.telemetry.received import MAX_SERIES, OF_CLIENT, ReceivedMetrics, Series
+from minikafka.core.telemetry.received import MAX_SERIES, OF_CLIENT, PushedSeries, ReceivedMetrics
 
 A, B = UUID(int=2), UUID(int=3)
 IDENTITY = {"client_instance_id": "a", "client_id": "me"}
@@ -18,7 +18,7 @@ SHOWN = "org_apache_kafka_producer_record_send_total"
 WITH_ID = tuple(IDENTITY.items())
 
 
-def values(received: ReceivedMetrics, counters: bool, now_ms: int = 0) -> dict[Series, float]:
+def values(received: ReceivedMetrics, counters: bool, now_ms: int = 0) -> dict[PushedSeries, float]:
     found = list(received.samples(counters, now_ms))
     assert len(dict(found)) == len(found), "a series is there once"
     return dict(found)
@@ -39,12 +39,12 @@ def test_deltas_add_up_and_totals_replace() -> None:
     received = ReceivedMetrics()
     for delta in (3, 4.5):
         push(received, Point(NAME, (), PointKind.DELTA, delta), gauge("org.apache.kafka.g", delta))
-    assert values(received, counters=True) == {Series(SHOWN, WITH_ID): 7.5}
-    assert values(received, counters=False) == {Series("org_apache_kafka_g", WITH_ID): 4.5}
+    assert values(received, counters=True) == {PushedSeries(SHOWN, WITH_ID): 7.5}
+    assert values(received, counters=False) == {PushedSeries("org_apache_kafka_g", WITH_ID): 4.5}
     push(received, Point("org.apache.kafka.other", (), PointKind.TOTAL, 9))
     push(received, Point("org.apache.kafka.other", (), PointKind.TOTAL, 8))
-    other = Series("org_apache_kafka_other_total", WITH_ID)
-    assert values(received, counters=True) == {Series(SHOWN, WITH_ID): 7.5, other: 8}
+    other = PushedSeries("org_apache_kafka_other_total", WITH_ID)
+    assert values(received, counters=True) == {PushedSeries(SHOWN, WITH_ID): 7.5, other: 8}
     assert values(received, counters=False) == {}
 
 
@@ -59,8 +59,8 @@ def test_names_and_labels_are_legal_and_no_series_is_the_brokers() -> None:
     )
     push(received, gauge("kafka.server.Leader Count", 1, labels), gauge("client.x", 2))
     assert values(received, counters=False) == {
-        Series("client_kafka_server_leader_count", (*WITH_ID, ("node_id", "1"))): 1,
-        Series("client_client_x", WITH_ID): 2,
+        PushedSeries("client_kafka_server_leader_count", (*WITH_ID, ("node_id", "1"))): 1,
+        PushedSeries("client_client_x", WITH_ID): 2,
     }
 
 
