@@ -555,6 +555,7 @@ class SharePartition:
             self._move_gap(max(self._gap_start, log_start_offset))
         if not self._firsts or self.end_offset < log_start_offset:
             self.end_offset = log_start_offset
+        self.advance()
 
     def advance(self) -> bool:
         """Move the start offset behind the records that need no delivery any more. Return whether
