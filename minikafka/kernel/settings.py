@@ -281,10 +281,26 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.max.size", MAX_INT, "Most members of a group.", at_least(1)),
     _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
     _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
+    _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a consumer group may have.", at_least(1)),
+    _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a consumer group may have.", at_least(1)),
     _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
     _string("group.consumer.migration.policy", "bidirectional", "Which groups with members change their protocol: classic groups become consumer groups (upgrade) when a member of that protocol joins, consumer groups become classic ones (downgrade) when the last one has left.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
+    _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a consumer group may have.", at_least(1)),
+    _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a consumer group may have.", at_least(1)),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
     _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "share"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _list("group.share.assignors", ("simple",), "Assignor of share groups: simple, also by the name of its Java class."),
+    _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),
+    _int("group.share.initialize.retry.interval.ms", 30000, "How long a share coordinator may take to make the state of a share-partition before it is asked again; at least offsets.commit.timeout.ms.", at_least(1), internal=True),
+    _int("group.share.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a share group may have.", at_least(1)),
+    _int("group.share.max.record.lock.duration.ms", 60000, "Longest time for which a share group may acquire records.", between(30000, 3600000)),
+    _int("group.share.max.session.timeout.ms", 60000, "Longest session time-out that a share group may have.", at_least(1)),
+    _int("group.share.max.size", 200, "Most members of a share group.", between(1, 1000)),
+    _int("group.share.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a share group may have.", at_least(1)),
+    _int("group.share.min.record.lock.duration.ms", 15000, "Shortest time for which a share group may acquire records.", between(1000, 30000)),
+    _int("group.share.min.session.timeout.ms", 45000, "Shortest session time-out that a share group may have.", at_least(1)),
+    _int("group.share.record.lock.duration.ms", 30000, "How long a share group acquires records.", between(1000, 3600000)),
+    _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),
@@ -384,6 +400,27 @@ def _together(values: Mapping[str, Any]) -> str | None:
             f"{delay}={values[delay]} should always be less than {idle}={values[idle]} to prevent "
             "failed authentication responses from timing out"
         )
+    problems = (_group_times(values, kind) for kind in ("consumer", "share"))
+    return next(filter(None, problems), None)
+
+
+def _group_times(values: Mapping[str, Any], kind: str) -> str | None:
+    """Return why the times of a kind of group do not go together; None if they do."""
+    prefix = f"group.{kind}."
+    ranges = ["heartbeat.interval.ms", "session.timeout.ms"]
+    if kind == "share":
+        ranges.append("record.lock.duration.ms")
+    for name in ranges:
+        key, low, high = prefix + name, f"{prefix}min.{name}", f"{prefix}max.{name}"
+        if values[high] < values[low]:
+            return f"{high} must be greater than or equal to {low}"
+        if values[key] < values[low]:
+            return f"{key} must be greater than or equal to {low}"
+        if values[key] > values[high]:
+            return f"{key} must be less than or equal to {high}"
+    beat, session = (prefix + name for name in ranges[:2])
+    if values[beat] >= values[session]:
+        return f"{beat} must be less than {session}"
     return None
 
 

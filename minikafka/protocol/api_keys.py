@@ -12,8 +12,8 @@ NEVER = 1 << 15  # above every version: an API that never became flexible (KIP-4
 
 class ApiKey(IntEnum):
     """One row per API: key, highest version, first flexible version, highest version in 3.9 (with
-    ZooKeeper), in 2.8 and in 2.0 (``None``: that release has no such API). The lowest version is 0
-    throughout. Versions above those of 3.9 are Kafka 4's.
+    ZooKeeper), in 2.8 and in 2.0 (``None``: that release has no such API). The lowest version is
+    ``first_version``. Versions above those of 3.9 are Kafka 4's.
     """
 
     max_version: int
@@ -103,20 +103,35 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
+    SHARE_GROUP_HEARTBEAT = 76, 1, 0, None, None, None
+    SHARE_GROUP_DESCRIBE = 77, 1, 0, None, None, None
     INITIALIZE_SHARE_GROUP_STATE = 83, 0, 0, None, None, None
     READ_SHARE_GROUP_STATE = 84, 0, 0, None, None, None
     WRITE_SHARE_GROUP_STATE = 85, 1, 0, None, None, None
     DELETE_SHARE_GROUP_STATE = 86, 0, 0, None, None, None
     READ_SHARE_GROUP_STATE_SUMMARY = 87, 1, 0, None, None, None
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, 1, 0, None, None, None
+    ALTER_SHARE_GROUP_OFFSETS = 91, 0, 0, None, None, None
+    DELETE_SHARE_GROUP_OFFSETS = 92, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:
         """Kafka's name as in logs and metrics: ``LeaderAndIsr``."""
         return self.name.title().replace("_", "")
 
+    @property
+    def first_version(self) -> int:
+        return FIRST_VERSIONS.get(self, 0)
+
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
 
+
+# The first version of an API, if it is not 0: Kafka has removed the versions of early access.
+FIRST_VERSIONS: Final[Mapping[int, int]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+}
 
 # The last version of each API that Kafka calls deprecated: 4.0 has removed it (KIP-896).
 LAST_DEPRECATED: Final[Mapping[int, int]] = {

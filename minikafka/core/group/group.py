@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import GroupRecord, GroupStored
+from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -449,4 +450,5 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     inter_broker_protocol: InterBrokerProtocol = LATEST

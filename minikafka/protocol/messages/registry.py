@@ -67,7 +67,7 @@ RESPONSES: Mapping[ApiKey, type[Message]] = MessageClasses("Response")
 
 def version_range(api_key: ApiKey) -> tuple[int, int]:
     """The versions, both ends included, that the codec knows."""
-    return 0, api_key.max_version
+    return api_key.first_version, api_key.max_version
 
 
 def response_class(request: Message | type[Message]) -> type[Message]:

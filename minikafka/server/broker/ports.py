@@ -18,7 +18,9 @@ from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
-from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
+from minikafka.core.group.result import RespondHeartbeat, RespondOffsets, RespondShareHeartbeat
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.share.offset import SharePartitionOffset
 from minikafka.core.share.state_requests import StateRequest, StateResponse
 from minikafka.core.transaction.result import Initialized
 from minikafka.kernel.cluster import (
@@ -38,6 +40,9 @@ from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
+from minikafka.protocol.messages.share_group_describe import (
+    DescribedGroup as DescribedShareGroup,
+)
 
 
 class Controller(Protocol):
@@ -102,6 +107,22 @@ class Controller(Protocol):
         ...
 
 
+class ShareOffsets(Protocol):
+    """Where share groups read. The methods raise KafkaError for an error of the whole request."""
+
+    async def describe(
+        self, group_id: str, partitions: Collection[TopicPartition] | None
+    ) -> Mapping[TopicPartition, SharePartitionOffset]: ...
+
+    async def alter(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    async def delete(
+        self, group_id: str, topics: Sequence[str]
+    ) -> Mapping[str, tuple[UUID | None, KafkaError | None]]: ...
+
+
 class GroupCoordination(Protocol):
     """Kafka's ``GroupCoordinator``, as ``KafkaApis`` uses it.
 
@@ -118,6 +139,10 @@ class GroupCoordination(Protocol):
 
     def consumer_heartbeat(
         self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
+    ) -> None: ...
+
+    def share_heartbeat(
+        self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
     ) -> None: ...
 
     def leave(
@@ -154,6 +179,11 @@ class GroupCoordination(Protocol):
     def describe(self, group_id: str) -> DescribedGroup: ...
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup: ...
+
+    def describe_share_group(self, group_id: str) -> DescribedShareGroup: ...
+
+    @property
+    def share_offsets(self) -> ShareOffsets: ...
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
-from minikafka.core.group.description import CLASSIC, CONSUMER
+from minikafka.core.group.consumer.member import NOT_JOINED
+from minikafka.core.group.description import CLASSIC
 from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import rows_of
 from minikafka.core.group.result import AnyGroup
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.metrics import Metrics
@@ -68,9 +69,9 @@ def _response(
 
 
 def _facts(group: AnyGroup, limit: int) -> dict[str, Any]:
-    if isinstance(group, ConsumerGroup):
-        return _consumer_facts(group, limit)
-    return _classic_facts(group, limit)
+    if isinstance(group, Group):
+        return _classic_facts(group, limit)
+    return _modern_facts(group, limit)
 
 
 def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
@@ -107,23 +108,21 @@ def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
     }
 
 
-def _consumer_facts(group: ConsumerGroup, limit: int) -> dict[str, Any]:
-    """The details of a consumer group of KIP-848; ``assigned`` are partitions by topic id."""
+def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
     return {
         "group": group.group_id,
-        "type": CONSUMER,
+        "type": group.TYPE,
         "state": group.state.value,
         "epoch": group.epoch,
         "target_epoch": group.target_epoch,
         "num_members": len(group.members),
-        "members": [
-            _consumer_member_facts(group, member_id) for member_id in islice(group.members, limit)
-        ],
+        "members": [_member_facts(group, member_id) for member_id in islice(group.members, limit)],
         "offsets": len(group.offsets),
     }
 
 
-def _consumer_member_facts(group: ConsumerGroup, member_id: str) -> dict[str, Any]:
+def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
+    """The details of a member; ``assigned`` are partitions by topic id."""
     metadata, current = group.members[member_id], group.current.get(member_id, NOT_JOINED)
     return {
         "member": member_id,

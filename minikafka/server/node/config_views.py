@@ -8,6 +8,8 @@ from minikafka.core.client_quota import RateConfig
 from minikafka.core.group.consumer.assignors import ASSIGNORS
 from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from minikafka.core.group.group import GroupConfig
+from minikafka.core.group.share.assignor import ASSIGNOR_NAME
+from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
 from minikafka.core.share.state_shard import ShareStateConfig
@@ -278,10 +280,28 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
                 assignors=_assignors(config),
                 migration=MigrationPolicy(config.string("group.consumer.migration.policy")),
             ),
+            share=_share_groups(config),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+    )
+
+
+def _share_groups(config: Config) -> ShareGroupConfig:
+    """Raises ConfigError for an assignor that is not known."""
+    key = "group.share.assignors"
+    names = config.list(key)
+    if len(names) != 1 or names[0].rpartition(".")[2] not in (ASSIGNOR_NAME, "SimpleAssignor"):
+        raise ConfigError(f"{key} must name one assignor; the only one is {ASSIGNOR_NAME}")
+    return ShareGroupConfig(
+        session_timeout_ms=config.integer("group.share.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("group.share.heartbeat.interval.ms"),
+        max_size=config.integer("group.share.max.size"),
+        initialize_retry_interval_ms=max(
+            config.integer("group.share.initialize.retry.interval.ms"),
+            config.integer("offsets.commit.timeout.ms"),
+        ),
     )
 
 

@@ -51,7 +51,7 @@ from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.server.controller.kafka_controller import KafkaController
 from minikafka.server.node import config_views as views
-from minikafka.server.node.coordinators import GroupParts, TransactionParts
+from minikafka.server.node.coordinators import GroupParts, TransactionParts, coordinator_lookup
 from minikafka.server.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.server.node.purgatories import BrokerPurgatories
 from minikafka.server.node.share import ShareStateParts
@@ -127,9 +127,10 @@ class BrokerParts:
         self._orphans = self._make_orphaned_logs()
         self._strays = StrayReplicas(self.replicas, self.logs, self._replica_gone)
         self.fetch_sessions = self._make_fetch_sessions(metrics)
-        self.groups = self._make_groups(metrics)
-        self.transactions = self._make_transactions(listener, metrics)
+        self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
         self.share_states = self._make_share_states(listener)
+        self.groups = self._make_groups(listener, metrics)
+        self.transactions = self._make_transactions(listener, metrics)
         self._make_worker_users()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
@@ -153,14 +154,16 @@ class BrokerParts:
         others = [self._topic_reaper, self._election_reaper]
         return [*self.replicas.purgatories.reapers, *self.groups.reapers, *others]
 
-    def _make_groups(self, metrics: Metrics) -> GroupParts:
+    def _make_groups(self, listener: str, metrics: Metrics) -> GroupParts:
         return GroupParts(
             self._world,
             self._config,
             self._broker_id,
+            listener,
             self.replicas,
             self.cache,
-            self._internal_sizes,
+            self._lookup,
+            self.share_states.persister,
             lambda: self._zk.store,
             metrics,
         )
@@ -271,7 +274,7 @@ class BrokerParts:
             listener,
             self.replicas,
             self.cache,
-            self.groups.lookup,
+            self._lookup,
             self.groups.coordinator,
             self._producer_id_blocks(),
             metrics,
@@ -285,7 +288,7 @@ class BrokerParts:
             listener,
             self.replicas,
             self.cache,
-            self.groups.lookup,
+            self._lookup,
             self.topic_creation,
         )
 
@@ -373,7 +376,7 @@ class BrokerParts:
             forwarding=self._forwarding,
             fence=self.fence,
             groups=self.groups.coordinator,
-            coordinators=self.groups.lookup,
+            coordinators=self._lookup,
             zookeeper_offsets=self.groups.zookeeper_offsets,
             transactions=self.transactions.coordinator,
             share_states=self.share_states.coordinator,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
+from minikafka.core.group.group import Group
 from minikafka.kernel.cluster import INTERNAL_TOPICS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import (
@@ -177,13 +178,13 @@ class ClusterClearing:
                 for member_id, member in list(group.members.items()):
                     leaving = HeartbeatFacts(member_id, LEAVES, member.instance_id)
                     coordinator.consumer_heartbeat(group_id, leaving, lambda _: None)
-                continue
-            members = [
-                MemberIdentity(member.member_id, member.group_instance_id)
-                for member in group.members.values()
-            ]
-            members += [MemberIdentity(member_id) for member_id in group.pending_members]
-            coordinator.leave(group_id, members)
+            elif isinstance(group, Group):
+                members = [
+                    MemberIdentity(member.member_id, member.group_instance_id)
+                    for member in group.members.values()
+                ]
+                members += [MemberIdentity(member_id) for member_id in group.pending_members]
+                coordinator.leave(group_id, members)
 
     # --------------------------------------------------------------------------------------- facts
 

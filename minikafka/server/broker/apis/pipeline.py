@@ -372,7 +372,8 @@ class Apis:
         for _, api_key in sorted(self._api_keys.items()):
             newest = self._shown.newest(api_key)
             if newest is not None:
-                listed.append(ApiVersion(api_key, 0, min(api_key.max_version, newest)))
+                last = min(api_key.max_version, newest)
+                listed.append(ApiVersion(api_key, api_key.first_version, last))
                 self.times.of_api(api_key)
         self._api_versions.served = self._served = listed
 

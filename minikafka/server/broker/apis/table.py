@@ -41,6 +41,11 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.OFFSET_DELETE,
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             ApiKey.CONSUMER_GROUP_DESCRIBE,
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         ),
         "transactions": (
             ApiKey.INIT_PRODUCER_ID,

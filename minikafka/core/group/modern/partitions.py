@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 # Topic id to partitions, never an empty set. Treated as immutable: members and results share them.
@@ -44,3 +45,18 @@ def union(left: Partitions, right: Partitions) -> Partitions:
 def overlap(left: Partitions, right: Partitions) -> bool:
     """Return whether a partition is in both."""
     return any(not some.isdisjoint(right.get(topic, ())) for topic, some in left.items())
+
+
+def rows_of(partitions: Partitions) -> list[tuple[UUID, list[int]]]:
+    return [(topic_id, sorted(indices)) for topic_id, indices in partitions.items()]
+
+
+class _Row(Protocol):
+    """Partitions of a topic, in a request or in a record."""
+
+    topic_id: UUID
+    partitions: list[int]
+
+
+def read_rows(rows: Iterable[_Row]) -> Partitions:
+    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
