@@ -54,7 +54,7 @@ from minikafka.server.node import config_views as views
 from minikafka.server.node.coordinators import GroupParts, TransactionParts, coordinator_lookup
 from minikafka.server.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.server.node.purgatories import BrokerPurgatories
-from minikafka.server.node.share import ShareStateParts
+from minikafka.server.node.share import ShareStateParts, share_partitions
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.session import ZkSession
 
@@ -131,6 +131,9 @@ class BrokerParts:
         self.share_states = self._make_share_states(listener)
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self.shares = share_partitions(
+            world, config, broker_id, self.replicas, self.share_states.persister, metrics
+        )
         self._make_worker_users()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
@@ -311,10 +314,12 @@ class BrokerParts:
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self.share_states.start(tasks)
+        self.shares.start(tasks)
         self._preparation.start(tasks)
         self._conversion.start(tasks)
 
     async def stop(self) -> None:
+        self.shares.close()
         self.share_states.close()
         self.transactions.close()
         self.groups.close()
@@ -380,6 +385,7 @@ class BrokerParts:
             zookeeper_offsets=self.groups.zookeeper_offsets,
             transactions=self.transactions.coordinator,
             share_states=self.share_states.coordinator,
+            shares=self.shares,
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
@@ -395,12 +401,15 @@ class BrokerParts:
         self.groups.role_taken(topic_partition, leads, epoch)
         self.transactions.role_taken(topic_partition, leads, epoch)
         self.share_states.role_taken(topic_partition, leads, epoch)
+        if not leads:
+            self.shares.partition_lost(topic_partition)
 
     def _replica_gone(self, topic_partition: TopicPartition) -> None:
         """Notify the coordinators of a replica that was deleted or whose disk failed."""
         self.groups.replica_gone(topic_partition)
         self.transactions.replica_gone(topic_partition)
         self.share_states.replica_gone(topic_partition)
+        self.shares.partition_lost(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)

@@ -48,7 +48,8 @@ class Lives(RuleBasedStateMachine):
         self.limits = ShareLimits(limit, most)
         self.now_ms = 0
         self.log_start = 0
-        self.stored_start, self.stored = 0, ()
+        self.stored_start = 0
+        self.stored: tuple[StateBatch, ...] = ()
         self.accepted: set[int] = set()
         self.rejected: set[int] = set()
         self.deliveries: dict[int, int] = {}
