@@ -402,7 +402,7 @@ async def acknowledging(talk: Consumption) -> None:
     await talk.fetch("what was released", "m1", 15, (2, 2, [RELEASE]), partitions=(0,))
     await talk.fetch("what was released again", "m3", 3, partitions=())
     await talk.fetch("renews with a fetch", "m3", 4, (10, 10, [RENEW]), is_renew_ack=True)
-    renewing = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 0, "max_bytes": 0}
+    renewing: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 0, "max_bytes": 0}
     renewing["is_renew_ack"] = True
     await talk.fetch("renews alone", "m3", 4, (10, 10, [RENEW]), **renewing)
 
