@@ -70,6 +70,10 @@ VERBS = {
         "minikafka.cli.cluster.configs",
         "show and alter settings of topics, brokers and brokers' loggers",
     ),
+    "client-metrics": (
+        "minikafka.cli.cluster.client_metrics",
+        "show and alter which metrics clients push to the brokers",
+    ),
     "acls": ("minikafka.cli.cluster.acls", "add, list and remove ACLs"),
     "users": (
         "minikafka.cli.cluster.users",

@@ -28,7 +28,7 @@ from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from minikafka.kernel.metrics import QUANTILES, Histogram, MetricKind, Sample
+from minikafka.kernel.metrics import PUSHED, QUANTILES, Histogram, MetricKind, Sample
 
 _NAME = re.compile(
     r"(?P<domain>[\w.]+):type=(?P<type>[^,:]+)(?:,name=(?P<name>[^,:]+))?"
@@ -134,7 +134,9 @@ def series_of(name: ObjectName, kind: MetricKind, names: Names) -> Iterator[Seri
     """Return under which names and labels a metric is shown; a percentage has two in JMX."""
     labels = _labels(name, names)
     base = f"{name.domain}_{name.type}_{name.name or name.attribute}"
-    if not name.name:
+    if name.domain == PUSHED:
+        yield Series(name.name, labels)
+    elif not name.name:
         yield Series(_attribute_name(name, names), labels)
     elif name.name == _IDLE and names is Names.CONFLUENT:
         for rate in ("total", "oneminuterate"):  # two generations of dashboards

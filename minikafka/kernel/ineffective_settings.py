@@ -61,7 +61,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("metrics.num.samples", 2, "Samples kept for each metric.", at_least(1)),
         _string("metrics.recording.level", "INFO", "Least important level of metrics that are recorded."),
         _long("metrics.sample.window.ms", 30000, "Length of a sample.", at_least(1)),
-        _int("telemetry.max.bytes", 1024 * 1024, "Largest batch of metrics that a client may push.", at_least(1)),
     )),
     SettingGroup("The operating system sizes the buffers of sockets, and the length of the accept queue is fixed.", (
         _int("replica.socket.receive.buffer.bytes", 64 * 1024, "Receive buffer of a follower's connection."),
@@ -121,7 +120,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
-    SettingGroup("Consumer groups (KIP-848) and share groups (KIP-932) are served without these.", (
+    SettingGroup("Groups of KIP-848, KIP-932 and KIP-1071 are served without these.", (
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
         _int("share.coordinator.append.linger.ms", -1, "How long the share coordinator collects records before it writes them.", at_least(-1)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),

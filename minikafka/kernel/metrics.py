@@ -24,6 +24,7 @@ QUANTILES = {
     0.99: "99thPercentile",
     0.999: "999thPercentile",
 }
+PUSHED = "minikafka.clients"  # the domain of what clients have pushed (KIP-714)
 WINDOW_MS = 30_000  # how often ``Metrics.rotate`` shall be called
 
 

@@ -66,7 +66,7 @@ def _kafka_version(value: Any) -> str | None:
 
 
 def _rebalance_protocols(value: Any) -> str | None:
-    known = one_of("consumer", "classic", "share", "unknown")(value)
+    known = one_of("consumer", "classic", "share", "streams", "unknown")(value)
     if known is None and "classic" not in value:
         return "Disabling the 'classic' protocol is not supported."
     return known
@@ -270,6 +270,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
     _int("max.incremental.fetch.session.cache.slots", 1000, "Most fetch sessions that are kept.", at_least(0)),
+    _int("telemetry.max.bytes", 1024 * 1024, "Most bytes of metrics in one push of a client, compressed.", at_least(1)),
     _int("max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions response.", at_least(1)),
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
@@ -289,7 +290,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a consumer group may have.", at_least(1)),
     _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a consumer group may have.", at_least(1)),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
-    _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "share"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "share", "streams"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, with share share.version, with streams streams.version; the first controller of a new cluster puts them in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
     _list("group.share.assignors", ("simple",), "Assignor of share groups: simple, also by the name of its Java class."),
     _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
     _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),
@@ -305,6 +306,16 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.share.partition.max.record.locks", 2000, "Most records of a partition that a share group may have in flight.", between(100, 10000)),
     _int("group.share.record.lock.duration.ms", 30000, "How long a share group acquires records.", between(1000, 3600000)),
     _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
+    _int("group.streams.heartbeat.interval.ms", 5000, "Heartbeat interval of a streams group's members.", at_least(1)),
+    _int("group.streams.initial.rebalance.delay.ms", 3000, "How long an empty streams group waits for more members after the first.", at_least(0)),
+    _int("group.streams.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a streams group may have.", at_least(1)),
+    _int("group.streams.max.session.timeout.ms", 60000, "Longest session time-out that a streams group may have.", at_least(1)),
+    _int("group.streams.max.size", MAX_INT, "Most members of a streams group.", at_least(1)),
+    _int("group.streams.max.standby.replicas", 2, "Most standby tasks for each task that a streams group may have.", at_least(0)),
+    _int("group.streams.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a streams group may have.", at_least(1)),
+    _int("group.streams.min.session.timeout.ms", 45000, "Shortest session time-out that a streams group may have.", at_least(1)),
+    _int("group.streams.num.standby.replicas", 0, "Standby tasks for each task with state of a streams group.", at_least(0)),
+    _int("group.streams.session.timeout.ms", 45000, "Session time-out of a streams group's members.", at_least(1)),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),
@@ -318,6 +329,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
     _int("transactional.id.expiration.ms", 604800000, "How long an unused transactional id is kept.", at_least(1)),
     _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
+    _int("add.partitions.to.txn.retry.backoff.ms", 20, "Pause before a broker tries again to add partitions to a transaction (KIP-890).", at_least(1)),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "How long a broker tries again to add partitions to a transaction (KIP-890).", at_least(0)),
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),
@@ -404,7 +417,7 @@ def _together(values: Mapping[str, Any]) -> str | None:
             f"{delay}={values[delay]} should always be less than {idle}={values[idle]} to prevent "
             "failed authentication responses from timing out"
         )
-    problems = (_group_times(values, kind) for kind in ("consumer", "share"))
+    problems = (_group_times(values, kind) for kind in ("consumer", "share", "streams"))
     return next(filter(None, problems), None)
 
 

@@ -40,7 +40,7 @@ class ApiKey(IntEnum):
         row.max_version_2_0 = max_version_2_0
         return row
 
-    PRODUCE = 0, 11, 9, 11, 9, 6
+    PRODUCE = 0, 13, 9, 11, 9, 6
     FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
     METADATA = 3, 13, 9, 12, 11, 6
@@ -66,9 +66,9 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 4, 1
     ADD_PARTITIONS_TO_TXN = 24, 5, 3, 5, 3, 1
     ADD_OFFSETS_TO_TXN = 25, 4, 3, 4, 3, 1
-    END_TXN = 26, 4, 3, 4, 3, 1
-    WRITE_TXN_MARKERS = 27, 1, 1, 1, 1, 0
-    TXN_OFFSET_COMMIT = 28, 4, 3, 4, 3, 1
+    END_TXN = 26, 5, 3, 4, 3, 1
+    WRITE_TXN_MARKERS = 27, 2, 1, 1, 1, 0
+    TXN_OFFSET_COMMIT = 28, 5, 3, 4, 3, 1
     DESCRIBE_ACLS = 29, 3, 2, 3, 2, 1
     CREATE_ACLS = 30, 3, 2, 3, 2, 1
     DELETE_ACLS = 31, 3, 2, 3, 2, 1
@@ -102,6 +102,9 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0, None, None
     CONSUMER_GROUP_HEARTBEAT = 68, 1, 0, 0, None, None
     CONSUMER_GROUP_DESCRIBE = 69, 1, 0, 0, None, None
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, None, None, None
+    PUSH_TELEMETRY = 72, 0, 0, None, None, None
+    LIST_CONFIG_RESOURCES = 74, 1, 0, None, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
     SHARE_GROUP_HEARTBEAT = 76, 1, 0, None, None, None
     SHARE_GROUP_DESCRIBE = 77, 1, 0, None, None, None
@@ -112,6 +115,8 @@ class ApiKey(IntEnum):
     WRITE_SHARE_GROUP_STATE = 85, 1, 0, None, None, None
     DELETE_SHARE_GROUP_STATE = 86, 0, 0, None, None, None
     READ_SHARE_GROUP_STATE_SUMMARY = 87, 1, 0, None, None, None
+    STREAMS_GROUP_HEARTBEAT = 88, 0, 0, None, None, None
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, None, None, None
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, 1, 0, None, None, None
     ALTER_SHARE_GROUP_OFFSETS = 91, 0, 0, None, None, None
     DELETE_SHARE_GROUP_OFFSETS = 92, 0, 0, None, None, None
@@ -171,10 +176,13 @@ class Release(Enum):
 
     In Kafka that key only decides what brokers send each other and write (``InterBrokerProtocol``).
     Here a broker with 2.0 also serves clients as Kafka 2.0 did. Brokers inside a test's process can
-    serve clients as Kafka 2.8 and 3.9 did, too.
+    serve clients as the other releases do, too.
     """
 
     NEWEST = "newest"
+    KAFKA_4_2 = "4.2"
+    KAFKA_4_1 = "4.1"
+    KAFKA_4_0 = "4.0"
     KAFKA_3_9 = "3.9"
     KAFKA_2_8 = "2.8"
     KAFKA_2_0 = "2.0"
@@ -190,6 +198,10 @@ class Release(Enum):
         match self:
             case Release.NEWEST:
                 return api_key.max_version
+            case Release.KAFKA_4_2 | Release.KAFKA_4_1 | Release.KAFKA_4_0:
+                if api_key in _BETWEEN_BROKERS:
+                    return None
+                return _NEWEST_IN[self].get(api_key, api_key.max_version)
             case Release.KAFKA_3_9:
                 return api_key.max_version_3_9
             case Release.KAFKA_2_8:
@@ -197,9 +209,92 @@ class Release(Enum):
             case Release.KAFKA_2_0:
                 return api_key.max_version_2_0
 
+    def oldest(self, api_key: ApiKey) -> int:
+        """Return the lowest version of an API that the release has."""
+        if self.is_before_4 or self is Release.NEWEST:
+            return api_key.first_version
+        if self is Release.KAFKA_4_0 and api_key is ApiKey.JOIN_GROUP:
+            return 2
+        return _OLDEST_IN_4.get(api_key, api_key.first_version)
+
+    def oldest_listed(self, api_key: ApiKey) -> int:
+        """Return the lowest version in ApiVersions. Kafka 4 lists versions of Produce that it does
+        not serve: librdkafka needs them to choose its compression (KAFKA-18659)."""
+        return 0 if api_key is ApiKey.PRODUCE else self.oldest(api_key)
+
+    @property
+    def is_before_4(self) -> bool:
+        return self in (Release.KAFKA_3_9, Release.KAFKA_2_8, Release.KAFKA_2_0)
+
     def at_most(self, api_key: ApiKey, version: int) -> int:
         """Return the version in which to send a request: ``version``, or the release's highest
         version if that is lower."""
         newest = self.newest(api_key)
         assert newest is not None, f"{api_key.api_name} is not in Kafka {self.value}"
         return min(version, newest)
+
+
+# What KRaft brokers ask controllers, or what only ZooKeeper mode has: not for clients in Kafka 4.
+_BETWEEN_BROKERS: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
+# The lowest versions of 4.0 to 4.2 (KIP-896), unless it is ``first_version``.
+_OLDEST_IN_4: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: 3,
+    ApiKey.FETCH: 4,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
+    78: 1,  # ShareFetch
+    79: 1,  # ShareAcknowledge
+}
+# The highest versions of 4.x that are not ``max_version``, without those that are not stable: these
+# are offered only with ``unstable.api.versions.enable``. None: the release has no such API.
+_IN_4_1: Final[Mapping[int, int | None]] = {
+    ApiKey.LIST_OFFSETS: 10,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    78: 1,
+    79: 1,
+    85: 0,  # WriteShareGroupState
+    87: 0,  # ReadShareGroupStateSummary
+    88: None,  # StreamsGroupHeartbeat
+    89: None,  # StreamsGroupDescribe
+    90: 0,  # DescribeShareGroupOffsets
+}
+_NEWEST_IN: Final[Mapping[Release, Mapping[int, int | None]]] = {
+    Release.KAFKA_4_2: {},
+    Release.KAFKA_4_1: _IN_4_1,
+    Release.KAFKA_4_0: {
+        **_IN_4_1,
+        **dict.fromkeys((*range(76, 80), *range(83, 93))),
+        ApiKey.PRODUCE: 12,
+        ApiKey.FETCH: 17,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+        ApiKey.LIST_TRANSACTIONS: 1,
+        ApiKey.LIST_CONFIG_RESOURCES: 0,
+    },
+}

@@ -179,6 +179,7 @@ UUID_TYPE = Fixed("uuid", "16s", 16)
 Bool: TypeAlias = Annotated[bool, BOOL]
 Int8: TypeAlias = Annotated[int, Fixed("int8", "b", 1)]
 Int16: TypeAlias = Annotated[int, Fixed("int16", "h", 2)]
+UInt16: TypeAlias = Annotated[int, Fixed("uint16", "H", 2)]
 Int32: TypeAlias = Annotated[int, Fixed("int32", "i", 4)]
 Int64: TypeAlias = Annotated[int, Fixed("int64", "q", 8)]
 Float64: TypeAlias = Annotated[float, Fixed("float64", "d", 8)]

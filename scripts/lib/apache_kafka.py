@@ -46,10 +46,15 @@ def _folder(version: str) -> Path:
 
 
 def java_command(
-    version: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = SMALL_JVM
+    version: str,
+    main_class: str,
+    *arguments: str,
+    jvm: tuple[str, ...] = SMALL_JVM,
+    classes: Path | None = None,
 ) -> list[str]:
-    """Return the command that runs a class of a version. Raises NoApacheKafka."""
-    jars = class_path(version)
+    """Return the command that runs a class of a version, which finds the classes in ``classes``,
+    too. Raises NoApacheKafka."""
+    jars = class_path(version) + ("" if classes is None else f"{os.pathsep}{classes}")
     try:
         java = find_java(os.environ)
     except ZookeeperError as error:
@@ -68,10 +73,14 @@ def java_command(
 
 
 def start_broker(
-    version: str, properties: Path, log: Path, jvm: tuple[str, ...] = SMALL_JVM
+    version: str,
+    properties: Path,
+    log: Path,
+    jvm: tuple[str, ...] = SMALL_JVM,
+    classes: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a broker in a session of its own. Its output is appended to ``log``."""
-    command = java_command(version, "kafka.Kafka", str(properties), jvm=jvm)
+    command = java_command(version, "kafka.Kafka", str(properties), jvm=jvm, classes=classes)
     with log.open("ab") as output:
         return subprocess.Popen(
             command,

@@ -40,12 +40,13 @@ from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
 from tests.support.cluster.group_conversation import GroupConversation
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 TIMEOUT_MS = 20_000
 GROUP = "group"
+BROKER = 1
 # Members subscribe to one of them at a time: Kafka goes through several in the order of their ids.
 PARTITIONS = {"ka": 6, "kb": 3}
 JOINS: dict[str, Any] = {
@@ -66,7 +67,11 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
-    settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    settings = {
+        "broker.rack": RACK,
+        "offsets.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
     with InsideCluster(1, settings) as cluster:
         yield cluster.bootstrap
 

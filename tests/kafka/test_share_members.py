@@ -21,6 +21,10 @@ from minikafka.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from minikafka.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -28,6 +32,11 @@ from minikafka.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
+from minikafka.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.list_groups import ListGroupsRequest
@@ -54,11 +63,13 @@ from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
 from tests.support.cluster.group_conversation import GroupConversation
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 GROUP = "sharers"
+TUNED = "tuned"  # a group with settings of its own
+GROUP_RESOURCE = 32  # the type of config resource
 PARTITIONS = {"sa": 3, "sb": 1}
 
 
@@ -74,6 +85,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
     settings = {
+        "broker.rack": RACK,
         "offsets.topic.num.partitions": 1,
         "group.initial.rebalance.delay.ms": 0,
         "share.coordinator.state.topic.num.partitions": 1,
@@ -109,6 +121,33 @@ class Conversation(GroupConversation):
             await asyncio.sleep(0.1)
         self._tidy(response)
         self.answers.append((label, self._named(response)))
+
+    async def until_interval(self, label: str, interval_ms: int) -> None:
+        """Let a member join and leave until it gets this heartbeat interval."""
+        for _ in range(200):
+            joins = ShareGroupHeartbeatRequest(TUNED, "m", 0, None, ["sb"])
+            response = await self.request(joins, 1)
+            leaves = ShareGroupHeartbeatRequest(TUNED, "m", -1)
+            await self.request(leaves, 1)
+            if response.heartbeat_interval_ms == interval_ms:
+                break
+            await asyncio.sleep(0.1)
+        self.answers.append((label, str(response.heartbeat_interval_ms)))
+
+    async def alter_settings(
+        self, label: str, changes: dict[str, str | None], name: str = TUNED
+    ) -> None:
+        rows = [
+            IncrementalAlterableConfig(key, int(value is None), value)
+            for key, value in changes.items()
+        ]
+        resource = IncrementalAlterConfigsResource(GROUP_RESOURCE, name, rows)
+        await self.ask(f"alters {label}", IncrementalAlterConfigsRequest([resource]), 1)
+
+    async def describe_settings(self, label: str, name: str) -> None:
+        resource = DescribeConfigsResource(GROUP_RESOURCE, name, None)
+        request = DescribeConfigsRequest([resource], include_synonyms=True)
+        await self.ask(f"describes settings {label}", request, 4)
 
     async def offsets(self, label: str, *topics: str, group_id: str = GROUP) -> None:
         """Describe the first share-partition of topics; all of the group without topics."""
@@ -228,7 +267,36 @@ async def offsets(talk: Conversation) -> None:
     await talk.offsets("gone", "sb", group_id="made")
 
 
-SCENES = (refusals, members, other_protocols, changes, offsets)
+async def settings(talk: Conversation) -> None:
+    """The config resource GROUP."""
+    await talk.describe_settings("of an unknown group", "any")
+    await talk.describe_settings("of no group", "")
+    session, beat = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+    await talk.alter_settings("of no group", {session: "50000"}, name="")
+    await talk.alter_settings("an unknown key", {"x": "1"})
+    await talk.alter_settings("a key of the broker", {"group.share.max.size": "2"})
+    await talk.alter_settings("too short a session", {session: "44999"})
+    await talk.alter_settings("too long a session", {session: "60001"})
+    await talk.alter_settings("too short an interval", {beat: "4999"})
+    await talk.alter_settings("too short a lock", {"share.record.lock.duration.ms": "14999"})
+    await talk.alter_settings("too many replicas", {"streams.num.standby.replicas": "3"})
+    await talk.alter_settings(
+        "settings",
+        {
+            session: "50000",
+            beat: "7000",
+            "share.auto.offset.reset": "by_duration:PT1H",
+            "consumer.session.timeout.ms": "46000",
+        },
+    )
+    await talk.describe_settings("as altered", TUNED)
+    await talk.until_interval("as altered", 7000)
+    await talk.alter_settings("settings back", {beat: None, session: None})
+    await talk.describe_settings("as they were", TUNED)
+    await talk.until_interval("as it was", 5000)
+
+
+SCENES = (refusals, settings, members, other_protocols, changes, offsets)
 
 
 async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
@@ -239,7 +307,7 @@ async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
         await talk.begin()
         for scene in SCENES:
             await scene(talk)
-        return talk.answers, await talk.records()
+        return talk.answers, await talk.records(without=TUNED)
     finally:
         channel.close()
 

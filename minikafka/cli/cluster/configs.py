@@ -1,4 +1,4 @@
-"""The verb `configs`: describes and alters settings of topics, brokers, loggers, and quotas.
+"""The verb `configs`: settings of topics, brokers, loggers, client metrics and groups; quotas.
 
 Options and output are those of kafka-configs; quotas are of users, clients and addresses.
 """
@@ -19,6 +19,7 @@ from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.configs import (
     ANY_NAME,
     CLUSTER_DEFAULT,
+    OF_ONE_BROKER,
     AnyName,
     ConfigAlteration,
     ConfigValue,
@@ -90,6 +91,8 @@ def facts(kind: str, name: str, rows: Iterable[ConfigValue]) -> dict[str, Any]:
 QUOTA_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 _LABELS: Final[Mapping[str, str]] = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
 _SHORT: Final[Mapping[str, str]] = {"user": "users", "client": "clients", "ip": "ips"}
+
+MISSING: Final = "doesn't exist and doesn't have dynamic config."
 
 QuotaNames: TypeAlias = Mapping[str, str | AnyName | None]
 
@@ -207,9 +210,14 @@ TYPES: Mapping[str, ResourceType] = {
     "topics": ResourceType.TOPIC,
     "brokers": ResourceType.BROKER,
     "broker-loggers": ResourceType.BROKER_LOGGER,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+    "groups": ResourceType.GROUP,
 }
-# Entity types that Kafka has and that have no configuration here.
-OTHER_TYPES = ("client-metrics",)
+# Named resources: there are those that have a setting. Values that were set have these sources.
+NAMED: Mapping[ResourceType, ConfigSource] = {
+    ResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +227,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--alter", action="store_true", help="change settings")
     parser.add_argument(
         "--entity-type",
-        choices=[*TYPES, *QUOTA_TYPES, *OTHER_TYPES],
+        choices=[*TYPES, *QUOTA_TYPES],
         metavar="|".join([*TYPES, *QUOTA_TYPES]),
         dest="entity_types",
         action="append",
@@ -232,8 +240,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="entity_names",
         action="append",
         default=[],
-        help="a topic, a broker's id, a user, a client id or an address; of several types, in "
-        "the same order",
+        help="a topic, a broker's id, a client metrics resource, a group, a user, a client id or "
+        "an address; of several types, in the same order",
     )
     parser.add_argument(
         "--entity-default",
@@ -249,6 +257,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name.add_argument(
         "--broker-logger", metavar="ID", help="short for --entity-type broker-loggers ..."
     )
+    name.add_argument(
+        "--client-metrics", metavar="NAME", help="short for --entity-type client-metrics ..."
+    )
+    name.add_argument("--group", metavar="ID", help="short for --entity-type groups ...")
     name.add_argument(
         "--broker-defaults",
         action="store_true",
@@ -292,6 +304,10 @@ def run(args: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
         if name is not None and args.alter:
             return await alter(admin, resource_type, name, changes)
+        there = await all_names(admin, resource_type) if resource_type in NAMED else [name]
+        if name is not None and name not in there:
+            print(f"The {label(resource_type)} '{name}' {MISSING}")
+            return 0
         names = [name] if name is not None else await all_names(admin, resource_type)
         return await describe(admin, resource_type, names, args.all, args.json)
 
@@ -305,6 +321,8 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
         (args.topic is not None, "topics", args.topic),
         (args.broker is not None, "brokers", args.broker),
         (args.broker_logger is not None, "broker-loggers", args.broker_logger),
+        (args.client_metrics is not None, "client-metrics", args.client_metrics),
+        (args.group is not None, "groups", args.group),
         (args.broker_defaults, "brokers", CLUSTER_DEFAULT),
     )
     for given, long_form, name in short:
@@ -319,11 +337,6 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     if len(args.entity_types) > 1 or len(args.entity_names) > 1:
         raise WrongUsage("only users and clients can be combined")
     (entity_type,) = args.entity_types
-    if entity_type in OTHER_TYPES:
-        raise WrongUsage(
-            f"{entity_type} cannot be configured with this verb; use "
-            f"{', '.join([*TYPES, *QUOTA_TYPES])}"
-        )
     kind = TYPES[entity_type]
     is_default = args.entity_names == [None]
     name = args.entity_names[0] if args.entity_names else None
@@ -333,11 +346,13 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
         )
     if is_default and kind is ResourceType.BROKER_LOGGER:
         raise WrongUsage("log levels belong to one broker: name it with --entity-name")
+    if is_default and kind in NAMED:
+        raise WrongUsage(f"{entity_type} have no defaults: name one with --entity-name")
     return kind, CLUSTER_DEFAULT if is_default else _checked(kind, name)
 
 
 def _checked(kind: ResourceType, name: str | None) -> str | None:
-    if name and kind is not ResourceType.TOPIC and not name.isdecimal():
+    if name and kind in OF_ONE_BROKER and not name.isdecimal():
         long_form = next(given for given, meant in TYPES.items() if meant is kind)
         raise WrongUsage(
             f"The entity name for {long_form} must be a valid integer broker id, but it is: {name}"
@@ -367,7 +382,14 @@ def alterations(args: argparse.Namespace) -> list[ConfigAlteration]:
     ]
 
 
+async def entities_of(admin: Admin, kind: ResourceType) -> list[str]:
+    """Return the named resources of a kind. Raises KafkaError."""
+    return [resource.name for resource in await admin.list_config_resources([kind])]
+
+
 async def all_names(admin: Admin, kind: ResourceType) -> list[str]:
+    if kind in NAMED:
+        return await entities_of(admin, kind)
     if kind is ResourceType.TOPIC:
         return sorted(topic.name for topic in await admin.list_topics(include_internal=True))
     cluster = await admin.describe_cluster()
@@ -400,6 +422,8 @@ def own_source(kind: ResourceType, name: str) -> ConfigSource:
     """Return the source of a value that was set for this entity itself."""
     if kind is ResourceType.TOPIC:
         return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if kind in NAMED:
+        return NAMED[kind]
     if name == CLUSTER_DEFAULT:
         return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     if kind is ResourceType.BROKER_LOGGER:
@@ -408,7 +432,8 @@ def own_source(kind: ResourceType, name: str) -> ConfigSource:
 
 
 def label(kind: ResourceType) -> str:
-    return kind.name.lower().replace("_", "-")
+    """Return what kafka-configs calls one resource: client metrics are a ``client-metric``."""
+    return kind.name.lower().replace("_", "-").removesuffix("s")
 
 
 async def alter(

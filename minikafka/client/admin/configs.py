@@ -34,8 +34,8 @@ class ConfigAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> dict[str, ConfigValue]:
-        """Return all settings, or those of ``keys``, of a topic, a broker, or with CLUSTER_DEFAULT
-        of all brokers. Raises KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
+        """Return all settings, or those of ``keys``, of a resource, or with CLUSTER_DEFAULT of all
+        brokers. Raises KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
         call = calls.describe_configs(resource_type, name, keys)
         return await self._call_for_resource(resource_type, name, call, timeout_ms)
 
@@ -57,6 +57,15 @@ class ConfigAdmin:
             ResourceType.BROKER, str(broker_id), keys, timeout_ms=timeout_ms
         )
         return {name: row.value for name, row in found.items()}
+
+    async def list_config_resources(
+        self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None
+    ) -> list[calls.ConfigResource]:
+        """Return the resources of these types, or of all, by type and name. Raises KafkaError:
+        UNSUPPORTED_VERSION of brokers before Kafka 4.1 (KIP-1142)."""
+        return await self.session.call_any_retrying(
+            calls.list_config_resources(types), self.session.deadline_ms(timeout_ms)
+        )
 
     async def alter_configs(
         self,

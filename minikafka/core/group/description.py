@@ -18,6 +18,8 @@ from minikafka.core.group.result import AnyGroup
 from minikafka.core.group.share.assignor import ASSIGNOR_NAME
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.member import NOT_JOINED as SHARE_NOT_JOINED
+from minikafka.core.group.streams.group import StreamsGroup
+from minikafka.core.group.streams.member import NOT_JOINED as STREAMS_NOT_JOINED
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -76,7 +78,8 @@ def fetched(
 
 
 def check_fetch(group: AnyGroup | None, member_id: str | None, member_epoch: int) -> None:
-    """Check the epoch of a member of a consumer group that fetches offsets. Others say none.
+    """Check the epoch of a member of a consumer or streams group that fetches offsets. Others say
+    none.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
     """
@@ -85,11 +88,16 @@ def check_fetch(group: AnyGroup | None, member_id: str | None, member_epoch: int
         error = epoch_error(group, member_id or "", None, member_epoch)
         if error is not None:
             raise KafkaError(error)
+    if isinstance(group, StreamsGroup) and not is_anybody:
+        if member_id is None or member_id not in group.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if member_epoch != group.current.get(member_id, STREAMS_NOT_JOINED).member_epoch:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
 def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
-    """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has a
-    consumer group of KIP-848.
+    """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has
+    one whose members the coordinator assigns.
 
     Only the rows of a stable group contain the members' metadata and assignments.
     """

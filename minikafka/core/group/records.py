@@ -49,6 +49,21 @@ from minikafka.protocol.messages.share_group_membership_log import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from minikafka.protocol.messages.streams_group_log import (
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from minikafka.protocol.versioned import (
     VERSION_BYTES,
     decode_versioned,
@@ -124,14 +139,35 @@ ShareGroupValue: TypeAlias = (
     | ShareGroupCurrentMemberAssignmentValue
     | ShareGroupStatePartitionMetadataValue
 )
+StreamsGroupKey: TypeAlias = (
+    StreamsGroupMetadataKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTopologyKey
+)
+StreamsGroupValue: TypeAlias = (
+    StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
+)
+
 # Those of all kinds of groups whose members the coordinator assigns.
-ModernGroupKey: TypeAlias = ConsumerGroupKey | ShareGroupKey
-ModernGroupValue: TypeAlias = ConsumerGroupValue | ShareGroupValue
+ModernGroupKey: TypeAlias = ConsumerGroupKey | ShareGroupKey | StreamsGroupKey
+ModernGroupValue: TypeAlias = ConsumerGroupValue | ShareGroupValue | StreamsGroupValue
 
 # Key and value by the type of the key, the number in front of it. The values have one version.
 _MODERN_GROUP_RECORDS: Final[Mapping[int, tuple[type[ModernGroupKey], type[ModernGroupValue]]]] = {
     key.SPEC.versions.first: (key, value)
-    for key, value in (*CONSUMER_GROUP_RECORDS, *SHARE_GROUP_RECORDS)
+    for key, value in (
+        *CONSUMER_GROUP_RECORDS,
+        *SHARE_GROUP_RECORDS,
+        *STREAMS_GROUP_RECORDS,
+    )
 }
 _VALUE_VERSION: Final = 0
 

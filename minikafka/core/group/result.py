@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
-from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, TopicFilter
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.records import GroupRecord
 from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -137,6 +138,15 @@ class CheckMember:
     member_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class AssignmentTimer:
+    """Start the time for which the first assignment of a streams group waits for more members. It
+    ends without effect if it is not the ``delay`` of the group any more."""
+
+    group: StreamsGroup
+    delay_ms: int
+
+
 ClassicTimer: TypeAlias = (
     HeartbeatTimer
     | JoinTimer
@@ -150,9 +160,11 @@ ClassicTimer: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
-    """Look up the topics of the regular expressions to which a group's members subscribe."""
+    """Look up the topics of the regular expressions to which a group's members subscribe, among
+    those that the requesting member may describe."""
 
     group: ConsumerGroup
+    describable: TopicFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,9 @@ class InitializeStates:
 
 
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
-GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes | InitializeStates
+GroupTimer: TypeAlias = (
+    ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes | InitializeStates
+)
 
 # ---- purposes of appends
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from minikafka.core.coordinator_shard import CoordinatorResult, RespondError
-from minikafka.core.group.group import Group, GroupConfig
+from minikafka.core.group.group import Group
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.modern_groups import ModernGroups
@@ -22,6 +22,8 @@ from minikafka.core.group.result import (
     RespondShareHeartbeat,
     share_heartbeat_error,
 )
+from minikafka.core.group.settings import SettingsOf
+from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import (
     ShareHeartbeatFacts,
@@ -47,9 +49,17 @@ class ShareGroups(ModernGroups[ShareGroup]):
 
     KEYS: ClassVar[Collection[type[ModernGroupKey]]] = tuple(key for key, _ in SHARE_GROUP_RECORDS)
 
-    def __init__(self, groups: dict[str, AnyGroup], config: GroupConfig) -> None:
+    def __init__(
+        self, groups: dict[str, AnyGroup], config: ShareGroupConfig, settings: SettingsOf
+    ) -> None:
         super().__init__(ShareGroup, groups)
         self._config = config
+        self._settings = settings
+
+    def _config_of(self, group_id: str) -> ShareGroupConfig:
+        """Return the configuration with the group's own settings."""
+        settings = self._settings(group_id)
+        return self._config if settings is None else settings.of_shares(self._config)
 
     # -- requests
 
@@ -81,9 +91,8 @@ class ShareGroups(ModernGroups[ShareGroup]):
                 response = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVES)
                 partitions: Partitions = {}
             else:
-                interval_ms = self._config.share.heartbeat_interval_ms
-                response = heartbeat(changes, facts, image, self._config.share, interval_ms)
-                retry_ms = self._config.share.initialize_retry_interval_ms
+                response = heartbeat(changes, facts, image, self._config_of(group_id))
+                retry_ms = self._config.initialize_retry_interval_ms
                 partitions = begin_states(changes, image, retry_ms, now_ms)
                 self._heard(group, member_id, result)
         except KafkaError as error:
@@ -153,7 +162,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         return None
 
     def _heard(self, group: ShareGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = self._config.share.session_timeout_ms
+        timeout_ms = self._config_of(group.group_id).session_timeout_ms
         result.effects.append(MemberHeard(group, member_id, timeout_ms))
 
     def start_timers(self, group: ShareGroup, result: GroupResult[None]) -> None:

@@ -122,9 +122,11 @@ async def _outcome(
     """Send one record; return its offset, None without a response, or the error."""
     try:
         if not acks:
-            await connections.send(BOOTSTRAP_SERVER, call.request)
+            await connections.send(BOOTSTRAP_SERVER, call.request, call.highest_version)
             return None
-        response = await connections.request(BOOTSTRAP_SERVER, call.request)
+        response = await connections.request(
+            BOOTSTRAP_SERVER, call.request, highest_version=call.highest_version
+        )
         row = call.read(response)[partition]
     except KafkaError as error:
         return error

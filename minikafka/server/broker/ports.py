@@ -21,8 +21,10 @@ from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondHeartbeat, RespondOffsets, RespondShareHeartbeat
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.share.offset import SharePartitionOffset
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams_groups import RespondStreams
 from minikafka.core.share.state_requests import StateRequest, StateResponse
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.result import ProducerResult, RespondProducer
 from minikafka.kernel.cluster import (
     ElectionType,
     LeaderAndIsr,
@@ -42,6 +44,9 @@ from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
 from minikafka.protocol.messages.share_group_describe import (
     DescribedGroup as DescribedShareGroup,
+)
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
 )
 
 
@@ -145,6 +150,8 @@ class GroupCoordination(Protocol):
         self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
     ) -> None: ...
 
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None: ...
+
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity]
     ) -> list[MemberResponse]: ...
@@ -185,6 +192,8 @@ class GroupCoordination(Protocol):
     @property
     def share_offsets(self) -> ShareOffsets: ...
 
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup: ...
+
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]: ...
@@ -218,7 +227,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str | None,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-    ) -> Initialized:
+    ) -> ProducerResult:
         """Return the producer id and epoch for a transactional id, or a new producer id without
         one. Raises KafkaError."""
         ...
@@ -228,6 +237,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
+        client_version: int,
         respond: RespondError,
     ) -> None: ...
 
@@ -243,7 +253,8 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        respond: RespondError,
+        client_version: int,
+        respond: RespondProducer,
     ) -> None: ...
 
     def describe(self, transactional_id: str) -> TransactionState: ...

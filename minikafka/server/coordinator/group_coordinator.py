@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.description import (
     FetchedOffset,
@@ -27,6 +26,7 @@ from minikafka.core.group.result import (
     GroupAppendPurpose,
     GroupTimer,
     InitializeStates,
+    ResolveRegexes,
     RespondHeartbeat,
     RespondOffsets,
     RespondShareHeartbeat,
@@ -35,9 +35,14 @@ from minikafka.core.group.result import (
     share_heartbeat_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.streams.description import streams_described
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import check_request as check_streams_request
+from minikafka.core.group.streams_groups import RespondStreams, refused_heartbeat
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import compiled
 from minikafka.core.share.persister import SharePersister
@@ -53,6 +58,9 @@ from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
 from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
 from minikafka.server.coordinator.ports import DelayedOperationPurgatory, EndOffsets, InternalLog
@@ -75,6 +83,7 @@ class GroupCoordinator:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         config: GroupCoordinatorConfig,
+        settings: SettingsOf,
         partition_count: Callable[[], int],
         image: Callable[[], MetadataImage],
         persister: SharePersister,
@@ -99,7 +108,7 @@ class GroupCoordinator:
         ] = CoordinatorRuntime(
             clock,
             log,
-            lambda: GroupShard(config.group),
+            lambda: GroupShard(config.group, settings),
             timers.perform,
             partition_count,
             RuntimeConfig("groups", config.offsets_load_buffer_size, config.compression),
@@ -213,6 +222,18 @@ class GroupCoordinator:
                 error=error.code.name,
             )
 
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None:
+        """Handle StreamsGroupHeartbeat. ``respond`` is called when the member's new state is
+        replicated, or with an error."""
+        try:
+            check_streams_request(facts.request)
+            context = self.runtime.require(facts.request.group_id)
+        except KafkaError as error:
+            respond(refused_heartbeat(error))
+            return
+        heartbeat = context.shard.streams.heartbeat
+        context.run(heartbeat(facts, respond, self._image(), context.now_ms()))
+
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Handle LeaveGroup and return the response row of each member."""
         context = self._require_named(group_id)
@@ -220,18 +241,20 @@ class GroupCoordinator:
             context.shard.leave(group_id, identities, self._image(), context.now_ms())
         )
 
-    def _start_resolution(self, context: GroupContext, group: ConsumerGroup) -> None:
-        self.runtime.start_task(self._resolve_regexes(context, group), "resolve-regexes")
+    def _start_resolution(self, context: GroupContext, request: ResolveRegexes) -> None:
+        self.runtime.start_task(self._resolve_regexes(context, request), "resolve-regexes")
 
-    async def _resolve_regexes(self, context: GroupContext, group: ConsumerGroup) -> None:
+    async def _resolve_regexes(self, context: GroupContext, request: ResolveRegexes) -> None:
         """Look up the topics of a group's regular expressions, in slices: there may be many."""
-        image = self._image()
+        image, group = self._image(), request.group
         patterns = compiled(group.regexes_in_use)
         found: dict[str, list[str]] = {regex: [] for regex in patterns}
         async for topic in Slices().over(image.topics):
             for regex, pattern in patterns.items():
                 if pattern.fullmatch(topic) is not None:
                     found[regex].append(topic)
+        shown = set(await request.describable(list(set().union(*found.values()))))
+        found = {regex: [each for each in found[regex] if each in shown] for regex in found}
         if context.is_active:
             context.run(context.shard.consumers.resolved(group, found, image, context.now_ms()))
 
@@ -346,6 +369,14 @@ class GroupCoordinator:
         except KafkaError as error:
             return DescribedShareGroup(error.code, error.message, group_id)
         return share_described(group, self._image())
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup:
+        """Handle StreamsGroupDescribe for one group."""
+        try:
+            group = self._require_named(group_id).shard.groups.get(group_id)
+        except KafkaError as error:
+            return DescribedStreamsGroup(error.code, error.message, group_id)
+        return streams_described(group_id, group)
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

@@ -13,6 +13,8 @@ from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import rows_of
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.streams.reconciliation import CurrentTasks
+from minikafka.core.group.streams.tasks import task_rows
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.metrics import Metrics
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
@@ -122,17 +124,27 @@ def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
 
 
 def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
-    """The details of a member; ``assigned`` are partitions by topic id."""
-    metadata, current = group.members[member_id], group.current.get(member_id, NOT_JOINED)
-    return {
+    """The details of a member; ``assigned`` are partitions by topic id, in a streams group active
+    tasks by subtopology."""
+    metadata, current = group.members[member_id], group.current.get(member_id)
+    facts = {
         "member": member_id,
         "instance": metadata.instance_id,
         "client": metadata.client_id,
         "host": metadata.client_host,
+    }
+    if isinstance(current, CurrentTasks):
+        assigned = {r.subtopology_id: r.partitions for r in task_rows(current.assigned.active)}
+        rest = current.pending_revocation.active
+        revokes = {row.subtopology_id: row.partitions for row in task_rows(rest)}
+    else:
+        current = NOT_JOINED if current is None else current
+        assigned = {topic_id_text(name): rows for name, rows in rows_of(current.assigned)}
+        rows = rows_of(current.pending_revocation)
+        revokes = {topic_id_text(name): some for name, some in rows}
+    return facts | {
         "epoch": current.member_epoch,
         "state": current.state.name,
-        "assigned": {topic_id_text(name): rows for name, rows in rows_of(current.assigned)},
-        "revokes": {
-            topic_id_text(name): rows for name, rows in rows_of(current.pending_revocation)
-        },
+        "assigned": assigned,
+        "revokes": revokes,
     }

@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
-from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer_groups import member_timer_is_over
 from minikafka.core.group.liveness import heartbeat_is_over
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.rebalance import sync_is_over
 from minikafka.core.group.records import GroupRecord
 from minikafka.core.group.result import (
+    AssignmentTimer,
     CheckHeartbeat,
     CheckJoin,
     CheckMember,
@@ -263,6 +263,31 @@ class DelayedMemberStep(DelayedOperation):
         return (MemberStepKey(self.timer.group.group_id, self.timer.member_id),)
 
 
+class DelayedAssignment(DelayedOperation):
+    """The delayed operation for the first assignment of a streams group: when it expires,
+    ``expired`` assigns the tasks to the members that have come. Only the end of the group ends it
+    earlier."""
+
+    __slots__ = ("_expired", "timer")
+
+    def __init__(self, timer: AssignmentTimer, expired: Callable[[AssignmentTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        return self.timer.group.is_dead and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired(self.timer)
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (GroupJoinKey(self.timer.group.group_id),)
+
+
 # ---- carrying out
 
 
@@ -276,7 +301,7 @@ class GroupTimers:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         image: Callable[[], MetadataImage],
-        resolve: Callable[[GroupContext, ConsumerGroup], None],
+        resolve: Callable[[GroupContext, ResolveRegexes], None],
         initialize: Callable[[GroupContext, InitializeStates], None],
     ) -> None:
         self._clock = clock
@@ -288,9 +313,14 @@ class GroupTimers:
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
-            self._resolve(context, timer.group)
+            self._resolve(context, timer)
         elif isinstance(timer, InitializeStates):
             self._initialize(context, timer)
+        elif isinstance(timer, AssignmentTimer):
+            operation = DelayedAssignment(timer, partial(_delay_over, context))
+            self._rebalances.try_complete_else_watch(
+                operation, [GroupJoinKey(timer.group.group_id)]
+            )
         elif isinstance(timer, MemberHeard | RevocationTimer | RequestTimer | CheckMember):
             self._perform_for_member(context, timer)
         else:
@@ -393,3 +423,8 @@ def _joined(context: GroupContext, timer: JoinTimer | InitialJoinTimer) -> None:
 
 def _sync_expired(context: GroupContext, timer: SyncTimer) -> None:
     context.run(context.shard.sync_expired(timer, context.now_ms()))
+
+
+def _delay_over(context: GroupContext, timer: AssignmentTimer) -> None:
+    if context.is_active:
+        context.run(context.shard.streams.delay_over(timer))

@@ -91,6 +91,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_transport",
         "_unsent_before",
         "client_host",
+        "client_port",
         "clients",
         "descriptor",
         "flow",
@@ -115,6 +116,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.number = number
         self.listener = resources.listener
         self.client_host = ""
+        self.client_port = 0
         self.principal = ANONYMOUS
         self.descriptor = 0  # of the socket, where there is one
         self._lost_listeners: tuple[Callable[[ServerConnection], None], ...] = ()
@@ -150,7 +152,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.flow.reasons.add(Pause.STARTING)
         self._replies.opened(made)
         peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else ""
+        self.client_host, self.client_port = (str(peer[0]), peer[1]) if peer else ("", 0)
         accepted = transport.get_extra_info("socket")
         self.descriptor = 0 if accepted is None else accepted.fileno()
         self._owner.opened(self)

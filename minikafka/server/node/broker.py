@@ -265,6 +265,8 @@ class BrokerNode:
         await self._credentials.refresh_all()
         await self._tokens.start(tasks)
         await self._quota_znodes.read_all()
+        await self._parts.telemetry.refresh_all()
+        await self._parts.group_configs.refresh_all()
         await self._listen(tasks, listening)
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -383,6 +385,10 @@ class BrokerNode:
             self._credentials,
             self._quota_znodes,
             listening.change,
+            {
+                paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry,
+                paths.GROUP_CONFIGS: self._parts.group_configs,
+            },
         )
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects

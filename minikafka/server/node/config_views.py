@@ -10,6 +10,7 @@ from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationP
 from minikafka.core.group.group import GroupConfig
 from minikafka.core.group.share.assignor import ASSIGNOR_NAME
 from minikafka.core.group.share.config import ShareGroupConfig
+from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
 from minikafka.core.share.settings import DefaultShareGroupSettings
@@ -282,6 +283,15 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
                 migration=MigrationPolicy(config.string("group.consumer.migration.policy")),
             ),
             share=_share_groups(config),
+            streams=StreamsGroupConfig(
+                session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
+                heartbeat_interval_ms=config.integer("group.streams.heartbeat.interval.ms"),
+                max_size=config.integer("group.streams.max.size"),
+                standby_replicas=config.integer("group.streams.num.standby.replicas"),
+                initial_rebalance_delay_ms=config.integer(
+                    "group.streams.initial.rebalance.delay.ms"
+                ),
+            ),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),

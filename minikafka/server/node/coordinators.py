@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.core.share.persister import SharePersister
 from minikafka.kernel.cluster import (
@@ -18,6 +19,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
+from minikafka.kernel.features import TRANSACTION_VERSION
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
@@ -25,10 +27,12 @@ from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.server.broker.coordinator_log import CoordinatorLog
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.producer_ids import AllocateBlock, ProducerIds
 from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.transaction_verification import (
+    AdditionRetry,
     TransactionVerification,
     VerificationItem,
     can_verify,
@@ -88,6 +92,7 @@ class GroupParts:
         cache: MetadataCache,
         lookup: CoordinatorLookup,
         persister: SharePersister,
+        settings: SettingsOf,
         store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
@@ -118,6 +123,7 @@ class GroupParts:
             self.rebalances,
             self.heartbeats,
             views.group_coordinator(config),
+            settings,
             lambda: lookup.partition_count(CoordinatorType.GROUP),
             lambda: cache.image,
             persister,
@@ -175,6 +181,7 @@ class TransactionParts:
         lookup: CoordinatorLookup,
         groups: GroupCoordinator,
         allocate_producer_ids: AllocateBlock,
+        features: FinalizedFeatures,
         metrics: Metrics,
     ) -> None:
         self._world = world
@@ -200,6 +207,7 @@ class TransactionParts:
             self.markers.put,
             views.transaction_coordinator(dynamic.current),
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
+            lambda: features.level(TRANSACTION_VERSION),
             events,
         )
         self._verification_senders: BrokerSenders[VerificationItem] = BrokerSenders(
@@ -222,6 +230,13 @@ class TransactionParts:
             replicas.hosted,
             partial(lookup.broker, CoordinatorType.TRANSACTION),
             self._verification_senders.put,
+            AdditionRetry(
+                dynamic.current.integer("add.partitions.to.txn.retry.backoff.ms"),
+                min(
+                    dynamic.current.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+                    REQUEST_TIMEOUT_MS,
+                ),
+            ),
             metrics,
         )
         metrics.gauge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol
 
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
@@ -20,6 +21,18 @@ from minikafka.server.node.wiring import BrokerParts
 UNCLEAN = "unclean.leader.election.enable"
 
 
+class NamedConfigs(Protocol):
+    """The named resources of one kind, as a part of the broker knows them."""
+
+    async def refresh(self, znodes: Collection[str]) -> None:
+        """Read these again. Raises CoordinationError."""
+        ...
+
+    async def refresh_all(self) -> None:
+        """Read all there are. Raises CoordinationError."""
+        ...
+
+
 class ConfigEffects:
     """The ``ConfigHandler`` of ``ConfigChanges``. It updates ``dynamic``, and applies the changes
     to the parts of the broker."""
@@ -34,7 +47,10 @@ class ConfigEffects:
         credentials: ScramCredentialCache,
         quota_znodes: QuotaZnodes,
         change_listeners: Callable[[], Awaitable[None]],
+        named: Mapping[str, NamedConfigs],
     ) -> None:
+        """``named`` are the parts that use named resources, by their rooms in ``/config``."""
+        self._named = named
         self._change_listeners = change_listeners
         self._dynamic = dynamic
         self._parts = parts
@@ -104,3 +120,11 @@ class ConfigEffects:
 
     async def all_users_changed(self) -> None:
         await self._credentials.refresh_all()
+
+    async def named_changed(self, kind: str, znodes: Collection[str]) -> None:
+        if kind in self._named:
+            await self._named[kind].refresh(znodes)
+
+    async def all_named_changed(self) -> None:
+        for configs in self._named.values():
+            await configs.refresh_all()

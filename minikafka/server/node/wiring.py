@@ -27,9 +27,11 @@ from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
 from minikafka.server.broker.apis.forwarding import Forwarding
 from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
+from minikafka.server.broker.group_configs import GroupConfigs
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
@@ -129,12 +131,20 @@ class BrokerParts:
         self.fetch_sessions = self._make_fetch_sessions(metrics)
         self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
         self.share_states = self._make_share_states(listener)
+        self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self.shares = share_partitions(
             world, config, broker_id, self.replicas, self.share_states.persister, metrics
         )
         self._make_worker_users()
+        self.telemetry = ClientTelemetry(
+            lambda: zk.store,
+            world.clock,
+            world.entropy,
+            metrics,
+            config.integer("telemetry.max.bytes"),
+        )
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -167,6 +177,7 @@ class BrokerParts:
             self.cache,
             self._lookup,
             self.share_states.persister,
+            self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
         )
@@ -280,6 +291,7 @@ class BrokerParts:
             self._lookup,
             self.groups.coordinator,
             self._producer_id_blocks(),
+            self._features,
             metrics,
         )
 
@@ -389,6 +401,7 @@ class BrokerParts:
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
+            telemetry=self.telemetry,
             quotas=quotas,
             inter_broker_listener=self._listener,
             protocols=self._protocols,

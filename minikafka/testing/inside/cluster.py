@@ -219,9 +219,9 @@ class InsideCluster:
         self.call(self._create_topic(name, partitions, replication_factor, settings or {}))
 
     def as_version(self, version: str | None) -> None:
-        """Serve clients as brokers of Kafka 3.9 (or 2.8, or 2.0) do, until this is called with
-        None: ApiVersions lists the APIs and versions of that release, and no others are served;
-        requests for the controller get NOT_CONTROLLER from other brokers.
+        """Serve clients as brokers of Kafka 4.2 (or 4.1, 4.0, 3.9, 2.8, 2.0) do, until this is
+        called with None: ApiVersions lists the APIs and versions of that release, and no others are
+        served; before 4.0, requests for the controller get NOT_CONTROLLER from other brokers.
         What brokers call of each other, Fetch among it, is only not listed. Raises ValueError for
         any other version."""
         release = Release.NEWEST if version is None else Release(version)

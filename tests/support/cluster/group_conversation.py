@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Any
 from uuid import UUID
 
+from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.records import (
     GroupRecord,
     GroupStored,
@@ -16,6 +17,7 @@ from minikafka.core.group.records import (
     decode_record,
     encode_record,
 )
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -26,8 +28,10 @@ from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.share_group_membership_log import ShareGroupMetadataValue
 from minikafka.protocol.records.record import decode_records
+from tests.support.cluster.kraft_broker import RACK
 
 TIMEOUT_MS = 20_000
+BROKER = 1  # the id of the only broker
 
 
 class GroupConversation:
@@ -39,6 +43,7 @@ class GroupConversation:
         self.group = group
         self.partitions = partitions
         self.ids: dict[str, UUID] = {}
+        self.hashes: dict[int, tuple[str, ...]] = {}
         self.member_ids: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
 
@@ -50,6 +55,7 @@ class GroupConversation:
         while len(self.ids) < len(self.partitions):
             response = await self.request(MetadataRequest(wanted), 12)
             self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
+        self.hashes = _hashes(self.ids, self.partitions)
         await self.request(FindCoordinatorRequest(self.group, 0), 3)  # makes the internal topic
         for _ in range(200):
             probe = await self.request(ConsumerGroupHeartbeatRequest(self.group, "m0", 1), 1)
@@ -85,14 +91,16 @@ class GroupConversation:
                 self._tidy(each)
             if value and hasattr(value[0], "topic_id"):
                 value.sort(key=lambda row: names.get(row.topic_id, ""))
+            elif value and hasattr(value[0], "config_source"):
+                value.sort(key=lambda row: str(row.name))
             elif value and hasattr(value[0], "member_id"):
                 value.sort(key=lambda row: self._named(row.member_id))
         elif is_dataclass(value):
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
 
-    async def records(self) -> list[str]:
-        """Return the records of the group, and check that we would write their bytes."""
+    async def records(self, without: str | None = None) -> list[str]:
+        """Return the records of the groups but one, and check that we would write their bytes."""
         name = "__consumer_offsets"
         topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
         response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
@@ -102,17 +110,29 @@ class GroupConversation:
             if _is_compared(decoded):
                 assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                found.append(decoded)
+                if decoded.group_id != without:
+                    found.append(decoded)
         return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
 
     def _text(self, record: GroupRecord) -> str:
         assert isinstance(record, ModernGroupRecord | GroupStored)
         self._tidy(record.value)
         if isinstance(record.value, ConsumerGroupMetadataValue | ShareGroupMetadataValue):
-            record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
+            topics = self.hashes[record.value.metadata_hash]
+            record.value.metadata_hash = 0
+            return f"{topics} {self._named(record)}"
         if isinstance(record, GroupStored) and record.value is not None:
             record.value.current_state_timestamp = 0
         return self._named(record)
+
+
+def _hashes(ids: Mapping[str, UUID], partitions: Mapping[str, int]) -> dict[int, tuple[str, ...]]:
+    """Return the subscribed topics by the hash that a record of the group has of them."""
+    partition = PartitionMetadata(BROKER, 0, (BROKER,), (BROKER,), (), 0, 0)
+    topics = {name: dict.fromkeys(range(count), partition) for name, count in partitions.items()}
+    image = MetadataImage(topics=topics, topic_ids=ids, racks={BROKER: RACK})
+    names = (some for size in range(3) for some in combinations(sorted(ids), size))
+    return {hash_of(some, image): some for some in names}
 
 
 def _is_compared(record: GroupRecord | None) -> bool:

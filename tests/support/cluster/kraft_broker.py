@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,12 +13,16 @@ from tests.support.cluster.cluster_state import until
 
 KAFKA_4 = "4.2.0"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+RACK = "rack-1"
 LIMIT_S = 60
 
 
 @contextmanager
-def kraft_broker(directory: Path) -> Iterator[str]:
-    """Yield the address of a new broker. Raises NoApacheKafka."""
+def kraft_broker(
+    directory: Path, settings: Mapping[str, object] | None = None, classes: Path | None = None
+) -> Iterator[str]:
+    """Yield the address of a new broker with more ``settings``, which finds plug-ins in
+    ``classes``. Raises NoApacheKafka."""
     client, controller = free_ports(2)
     properties = directory / "server.properties"
     write_properties(
@@ -26,6 +30,7 @@ def kraft_broker(directory: Path) -> Iterator[str]:
         {
             "process.roles": "broker,controller",
             "node.id": 1,
+            "broker.rack": RACK,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
@@ -38,13 +43,14 @@ def kraft_broker(directory: Path) -> Iterator[str]:
             "share.coordinator.state.topic.min.isr": 1,
             "share.coordinator.state.topic.num.partitions": 1,
             "share.coordinator.snapshot.update.records.per.snapshot": 3,
+            **(settings or {}),
         },
     )
     arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties))
     command = java_command(KAFKA_4, "kafka.tools.StorageTool", *arguments)
     subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
     log = directory / "log"
-    process = start_broker(KAFKA_4, properties, log)
+    process = start_broker(KAFKA_4, properties, log, classes=classes)
     try:
         until(lambda: "Kafka Server started" in log.read_text(), "Kafka 4 runs", LIMIT_S)
         yield f"127.0.0.1:{client}"

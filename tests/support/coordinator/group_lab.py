@@ -17,8 +17,10 @@ from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
+from minikafka.core.group.settings import GroupSettings
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.streams.heartbeat import Heartbeat, HeartbeatResult
 from minikafka.core.log.verification import Verification
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -27,6 +29,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from minikafka.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 from minikafka.protocol.records.batch import RecordBatch, parse_batch
 from minikafka.protocol.records.record import decode_records
@@ -215,6 +218,7 @@ class GroupLab:
         self.log = MemoryLog()
         self.events = RecordingLog()
         self.image = MetadataImage()
+        self.settings: dict[str, GroupSettings] = {}
         self.persister = MemoryPersister()
         self.end_offsets = FixedEndOffsets()
         self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
@@ -225,6 +229,7 @@ class GroupLab:
             self.rebalances,
             self.heartbeats,
             GroupCoordinatorConfig(GroupConfig(**config)),
+            self.settings.get,
             lambda: 1,
             lambda: self.image,
             self.persister,
@@ -367,6 +372,17 @@ class GroupLab:
             member_id, epoch, client_id="client", client_host="/127.0.0.1", **facts
         )
         self.coordinator.share_heartbeat(group_id, heartbeat, responses.append)
+        return responses
+
+    def streams_beat(
+        self, member_id: str, epoch: int, *, group_id: str = GROUP, **fields: Any
+    ) -> list[HeartbeatResult]:
+        """Send StreamsGroupHeartbeat. The returned list gets the response."""
+        responses: list[HeartbeatResult] = []
+        request = StreamsGroupHeartbeatRequest(group_id, member_id, epoch, **fields)
+        self.coordinator.streams_heartbeat(
+            Heartbeat(request, "client", "/127.0.0.1"), responses.append
+        )
         return responses
 
     def make_topics(self, **partitions: int) -> None:

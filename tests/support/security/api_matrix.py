@@ -212,7 +212,7 @@ def _records(version: int, transactional: bool = False) -> bytes:
 def _produce(version: int, **fields: Any) -> produce.ProduceRequest:
     records = _records(version, transactional=fields.pop("transactional", False))
     topics = [
-        produce.TopicProduceData(name, [produce.PartitionProduceData(0, records)])
+        produce.TopicProduceData(name, partition_data=[produce.PartitionProduceData(0, records)])
         for name in fields.pop("names", NAMES)
     ]
     return produce.ProduceRequest(

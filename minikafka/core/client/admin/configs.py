@@ -5,7 +5,7 @@ brokers, and the limits of users, clients and addresses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.core.client.calls import Call, raise_for
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
@@ -39,6 +39,10 @@ from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+)
+from minikafka.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 CLUSTER_DEFAULT: Final = ""  # the name that stands for all brokers
@@ -74,12 +78,20 @@ class ConfigAlteration:
     operation: AlterOperation = AlterOperation.SET
 
 
+class ConfigResource(NamedTuple):
+    type: ResourceType
+    name: str
+
+
+OF_ONE_BROKER: Final = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
+
+
 def served_by_one_broker(resource_type: ResourceType, name: str) -> bool:
     """Return whether only the broker of this name serves calls for the resource.
 
-    Any broker serves calls for topics and for CLUSTER_DEFAULT.
+    Any broker serves calls for other resources than brokers, and for CLUSTER_DEFAULT.
     """
-    return resource_type is not ResourceType.TOPIC and name != CLUSTER_DEFAULT
+    return resource_type in OF_ONE_BROKER and name != CLUSTER_DEFAULT
 
 
 def broker_named(name: str, brokers: Iterable[int]) -> int:
@@ -130,6 +142,21 @@ def topic_configs(names: Iterable[str]) -> Call[dict[str, dict[str, str]]]:
         DescribeConfigsResource(ResourceType.TOPIC, name, configuration_keys=None) for name in names
     ]
     return Call(DescribeConfigsRequest(resources=resources), read)
+
+
+def list_config_resources(types: Iterable[ResourceType]) -> Call[list[ConfigResource]]:
+    """Build ListConfigResources for these types; for all if there are none. Types that this
+    package does not know are left out."""
+
+    def read(response: ListConfigResourcesResponse) -> list[ConfigResource]:
+        raise_for(response.error_code)
+        return sorted(
+            ConfigResource(ResourceType(row.resource_type), row.resource_name)
+            for row in response.config_resources
+            if row.resource_type in list(ResourceType)
+        )
+
+    return Call(ListConfigResourcesRequest(list(types)), read)
 
 
 def alter_configs(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.core.group.consumer.member import (
@@ -66,6 +67,14 @@ class Resolution(NamedTuple):
 
     image: MetadataImage
     at_ms: int
+
+
+# Returns those of the given topics that a member may describe.
+TopicFilter: TypeAlias = Callable[[Sequence[str]], Awaitable[Collection[str]]]
+
+
+async def all_topics(topics: Sequence[str]) -> Collection[str]:
+    return topics
 
 
 class ConsumerGroup(ModernGroup):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
-from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.group import ConsumerGroup, TopicFilter, all_topics
 from minikafka.core.group.consumer.member import (
     NOT_JOINED,
     ConsumerGroupMember,
@@ -52,7 +53,7 @@ class HeartbeatFacts:
     """A ConsumerGroupHeartbeat request.
 
     None, or -1 for ``rebalance_timeout_ms``, stands for what has not changed. ``owned`` are the
-    partitions that the member has.
+    partitions that the member has. ``describable`` finds the topics that it may describe.
     """
 
     member_id: str
@@ -66,6 +67,7 @@ class HeartbeatFacts:
     regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    describable: TopicFilter = field(default=all_topics, compare=False)
 
     @property
     def describes_itself(self) -> bool:
@@ -88,12 +90,12 @@ class HeartbeatFacts:
 def check_request(facts: HeartbeatFacts, assignors: Iterable[str]) -> None:
     """Raise KafkaError for a request that no member may send: INVALID_REQUEST,
     UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
-    for text, field in (
+    for text, name in (
         (facts.instance_id, "InstanceId"),
         (facts.rack_id, "RackId"),
     ):
         if text == "":
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{field} can't be empty.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     if not facts.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
     if facts.member_epoch == JOINS:

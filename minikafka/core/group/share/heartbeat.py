@@ -81,7 +81,6 @@ def heartbeat(
     facts: ShareHeartbeatFacts,
     image: MetadataImage,
     config: ShareGroupConfig,
-    heartbeat_interval_ms: int,
 ) -> ShareGroupHeartbeatResponse:
     """Process the heartbeat of a member that joins or stays, and return its response.
 
@@ -104,7 +103,7 @@ def heartbeat(
     return ShareGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=current.member_epoch,
-        heartbeat_interval_ms=heartbeat_interval_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=_assignment(current) if tells else None,
     )
 

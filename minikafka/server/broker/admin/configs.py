@@ -1,13 +1,14 @@
-"""AlterConfigs and IncrementalAlterConfigs for topics and brokers: checks, one ZooKeeper write."""
+"""AlterConfigs and IncrementalAlterConfigs: checks, then one ZooKeeper write."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.core.policies import AlterConfigPolicy, ConfigProposal
+from minikafka.core.security.client_quotas import sanitized
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
@@ -18,17 +19,26 @@ from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.server.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.server.broker.admin.config_alterations import Change, check_names
 from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.server.broker.admin.named_resources import NAMED_RESOURCES
 from minikafka.server.broker.admin.policies import apply_policy
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
 
-# Raises ConfigError for an unknown key or a bad value.
-CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
-# Returns the settings of a kind and entity that an alteration starts from, and the version of the
-# znode that it must find when it writes; None for any.
-KeptConfig: TypeAlias = Callable[[str, str], Awaitable[tuple[dict[str, str], int | None]]]
+# Raises ConfigError for an unknown key or a bad value, and KafkaError for a named resource.
+CheckConfig: TypeAlias = Callable[[Mapping[str, str]], object]
+
+
+class _Target(NamedTuple):
+    """What an alteration changes: an entity of ``/config/<kind>``, its keys, and the check of its
+    settings. A ``named`` resource ends with its last key."""
+
+    kind: str
+    entity: str
+    rows: ConfigDef
+    check: CheckConfig
+    named: bool = False
 
 
 class ConfigAdminManager:
@@ -45,7 +55,7 @@ class ConfigAdminManager:
         cache: MetadataCache,
         store: Callable[[], ZkStore],
         dynamic: DynamicBrokerConfig,
-        check_topic_config: CheckTopicConfig,
+        check_topic_config: CheckConfig,
         loggers: BrokerLoggers,
         log: EventLog | None = None,
         policy: AlterConfigPolicy | None = None,
@@ -63,7 +73,7 @@ class ConfigAdminManager:
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
     ) -> None:
         """Replace the whole configuration of a resource (AlterConfigs). Raises KafkaError."""
-        await self._alter(resource_type, name, changes, validate_only, _nothing_kept)
+        await self._alter(resource_type, name, changes, validate_only, keeps=False)
 
     async def increment(
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
@@ -73,10 +83,7 @@ class ConfigAdminManager:
             check_names(changes)
             self._loggers.alter(name, changes, validate_only)
             return
-        await self._alter(resource_type, name, changes, validate_only, self._current)
-
-    async def _current(self, kind: str, entity: str) -> tuple[dict[str, str], int | None]:
-        return await self._store().entity_config_version(kind, entity)
+        await self._alter(resource_type, name, changes, validate_only, keeps=True)
 
     async def _alter(
         self,
@@ -84,22 +91,15 @@ class ConfigAdminManager:
         name: str,
         changes: Sequence[Change],
         validate_only: bool,
-        kept: KeptConfig,
+        *,
+        keeps: bool,
     ) -> None:
+        """Change the keys that are named, and with ``keeps`` only these. Raises KafkaError."""
         _check_form(changes)
-        match resource_type:
-            case ResourceType.TOPIC:
-                self._require_topic(name)
-                kind, entity, rows = paths.TOPIC_CONFIGS, name, TOPIC_CONFIG
-            case ResourceType.BROKER:
-                kind, entity, rows = paths.BROKER_CONFIGS, self._broker_entity(name), DYNAMIC_CONFIG
-            case _:  # includes BROKER_LOGGER, which only ``increment`` can alter
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
-                )
+        target = self._target(resource_type, name)
         try:
             check = partial(self._check_policy, ResourceType(resource_type), name, changes)
-            while not await self._try(kind, entity, rows, changes, validate_only, kept, check):
+            while not await self._try(target, changes, validate_only, keeps, check):
                 pass  # another broker wrote the znode between the read and the write
         except InvalidConfiguration as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -111,29 +111,56 @@ class ConfigAdminManager:
                 f"{error}",
             ) from error
         except (CoordinationError, MalformedZnode) as error:
-            self._log.warning("configuration_not_altered", entity=entity, error=repr(error))
+            self._log.warning("configuration_not_altered", entity=target.entity, error=repr(error))
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}") from error
+
+    def _target(self, resource_type: int, name: str) -> _Target:
+        """Raises KafkaError for an unknown type, and a name that the type cannot have."""
+        match resource_type:
+            case ResourceType.TOPIC:
+                self._require_topic(name)
+                check = self._check_topic_config
+                return _Target(paths.TOPIC_CONFIGS, name, TOPIC_CONFIG, check)
+            case ResourceType.BROKER:
+                entity = self._broker_entity(name)
+                of_one = entity != paths.DEFAULT_ENTITY
+                return _Target(
+                    paths.BROKER_CONFIGS,
+                    entity,
+                    DYNAMIC_CONFIG,
+                    lambda after: self._dynamic.check(after, of_one),
+                )
+        kind = NAMED_RESOURCES.get(resource_type)
+        if kind is None:  # includes BROKER_LOGGER, which only ``increment`` can alter
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+        kind.require_name(name, kind.unnamed_altered)
+        return _Target(
+            kind.znodes,
+            sanitized(name),
+            kind.rows,
+            lambda after: kind.check(after, self._dynamic.current),
+            named=True,
+        )
 
     async def _try(
         self,
-        kind: str,
-        entity: str,
-        rows: ConfigDef,
+        target: _Target,
         changes: Sequence[Change],
         validate_only: bool,
-        kept: KeptConfig,
+        keeps: bool,
         check_policy: Callable[[], None],
     ) -> bool:
         """Check and write the configuration. False if the znode has changed since it was read."""
-        before, version = await kept(kind, entity)
+        kind, entity, store = target.kind, target.entity, self._store()
+        before: dict[str, str] = {}
+        version: int | None = None  # any
+        if keeps or target.named:
+            before, version = await store.entity_config_version(kind, entity)
         of_this_broker = kind == paths.BROKER_CONFIGS and entity != paths.DEFAULT_ENTITY
         if kind == paths.BROKER_CONFIGS:  # as in Kafka, invalid settings go with the next change
             before = self._dynamic.valid(before, of_this_broker)
-        after = changed(before, changes, rows)
-        if kind == paths.TOPIC_CONFIGS:
-            self._check_topic_config(after)
-        else:
-            self._dynamic.check(after, of_this_broker)
+        after = changed(before if keeps else {}, changes, target.rows)
+        target.check(after)
         check_policy()
         if validate_only:
             return True
@@ -143,7 +170,10 @@ class ConfigAdminManager:
             await self._dynamic.prepare(after)
             self._dynamic.reload(after)
         try:
-            await self._store().change_entity_config(kind, entity, stored, version)
+            if target.named and version is not None:
+                await store.change_or_remove_entity(kind, entity, stored, version)
+            else:
+                await store.change_entity_config(kind, entity, stored, version)
         except BadVersion:
             return False
         self._log.info("configuration_altered", kind=kind, entity=entity, keys=sorted(after))
@@ -234,7 +264,3 @@ def _list(change: Change, config: Mapping[str, str], rows: ConfigDef) -> list[st
 
 def _items(text: str) -> list[str]:
     return [item for item in text.split(",") if item]
-
-
-async def _nothing_kept(kind: str, entity: str) -> tuple[dict[str, str], int | None]:
-    return {}, None

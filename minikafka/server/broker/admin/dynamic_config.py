@@ -212,6 +212,8 @@ def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
 
 
 QUOTA_TYPES = (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS)
+# The entity types that are no named resources.
+OTHER_TYPES = {paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, *QUOTA_TYPES}
 
 
 class ConfigHandler(Protocol):
@@ -247,6 +249,15 @@ class ConfigHandler(Protocol):
 
     async def all_quotas_changed(self) -> None:
         """Re-read and apply all quotas. Raises CoordinationError."""
+        ...
+
+    async def named_changed(self, kind: str, znodes: Collection[str]) -> None:
+        """Re-read and apply these named resources, znodes of ``/config/<kind>``, if this broker
+        uses the kind. Raises CoordinationError."""
+        ...
+
+    async def all_named_changed(self) -> None:
+        """Re-read and apply all named resources. Raises CoordinationError."""
         ...
 
 
@@ -311,6 +322,7 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
             await self._handler.all_topics_changed()
             await self._handler.all_users_changed()
             await self._handler.all_quotas_changed()
+            await self._handler.all_named_changed()
             return
         if topics:
             await self._handler.topics_changed(topics)
@@ -319,3 +331,6 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
         quotas = {f"{kind}/{name}" for kind, _, name in entities if kind in QUOTA_TYPES}
         if quotas:
             await self._handler.quotas_changed(quotas)
+        for kind in sorted({kind for kind, _, _ in entities} - OTHER_TYPES):
+            znodes = {name for each, _, name in entities if each == kind}
+            await self._handler.named_changed(kind, znodes)

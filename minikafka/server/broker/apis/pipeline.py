@@ -85,6 +85,7 @@ class ServedApi:
         "api",
         "api_key",
         "changes_state",
+        "first_version",
         "handler",
         "in_parts",
         "last_deprecated",
@@ -101,7 +102,12 @@ class ServedApi:
     )
 
     def __init__(
-        self, api: Api, handler: Handler, last_version: int, times: AllRequestTimes
+        self,
+        api: Api,
+        handler: Handler,
+        first_version: int,
+        last_version: int,
+        times: AllRequestTimes,
     ) -> None:
         self.api = api
         self.api_key = api.key
@@ -114,6 +120,7 @@ class ServedApi:
         self.of_clients = api.senders is not Senders.BROKERS
         # Requests with the same value may be served at the same time; None: one at a time.
         self.overlapping = api if api.overlapping else None
+        self.first_version = first_version
         self.last_version = last_version
         self.last_deprecated = LAST_DEPRECATED.get(api.key, -1)
         request_class: type = REQUESTS[api.key]
@@ -372,8 +379,8 @@ class Apis:
         for _, api_key in sorted(self._api_keys.items()):
             newest = self._shown.newest(api_key)
             if newest is not None:
-                last = min(api_key.max_version, newest)
-                listed.append(ApiVersion(api_key, api_key.first_version, last))
+                oldest = self._shown.oldest_listed(api_key)
+                listed.append(ApiVersion(api_key, oldest, min(api_key.max_version, newest)))
                 self.times.of_api(api_key)
         self._api_versions.served = self._served = listed
 
@@ -406,14 +413,15 @@ class Apis:
             broker = replace(broker, is_controller=lambda: True)
         if broker.authorization is not None:
             handler = api.authorization(broker, handler, api.task)
-        row = ServedApi(api, handler, min(api_key.max_version, newest), self.times)
+        last = min(api_key.max_version, newest)
+        row = ServedApi(api, handler, release.oldest(api_key), last, self.times)
         self._rows[key] = row
         return row
 
     @property
     def _forwards(self) -> bool:
         """Whether requests for the controller are forwarded to it. Older releases refuse them."""
-        return self._shown is Release.NEWEST and self._release is Release.NEWEST
+        return not self._shown.is_before_4 and self._release is Release.NEWEST
 
     def _api_versions_row(self) -> Api:
         """Return the row of ApiVersions, whose response is the list of the others."""
@@ -475,7 +483,7 @@ class Apis:
                 api_key=header.api_key,
                 api_version=header.api_version,
             )
-        if not 0 <= header.api_version <= row.last_version:
+        if not row.first_version <= header.api_version <= row.last_version:
             return self._refuse_version(connection, row, header, size)
         context = RequestContext(
             header, connection.listener, connection.client_host, connection, connection.principal

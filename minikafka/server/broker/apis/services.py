@@ -19,6 +19,7 @@ from minikafka.server.broker.admin.topics import TopicAdmin
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.brokers.controller_fence import ControllerFence
 from minikafka.server.broker.apis.forwarding import Forwarding
+from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
 from minikafka.server.broker.metadata.cache import MetadataCache
@@ -93,6 +94,7 @@ class Services:
     verification: TransactionVerification
     authorization: Authorization | None
     tokens: DelegationTokens
+    telemetry: ClientTelemetry
     quotas: ClientQuotas
     inter_broker_listener: str
     protocols: Mapping[str, str]

@@ -46,6 +46,8 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
             ApiKey.ALTER_SHARE_GROUP_OFFSETS,
             ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+            ApiKey.STREAMS_GROUP_HEARTBEAT,
+            ApiKey.STREAMS_GROUP_DESCRIBE,
         ),
         "transactions": (
             ApiKey.INIT_PRODUCER_ID,
@@ -78,6 +80,9 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.DESCRIBE_LOG_DIRS,
             ApiKey.ALTER_REPLICA_LOG_DIRS,
             ApiKey.UPDATE_FEATURES,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            ApiKey.PUSH_TELEMETRY,
+            ApiKey.LIST_CONFIG_RESOURCES,
         ),
         "brokers": (
             ApiKey.LEADER_AND_ISR,

@@ -91,6 +91,7 @@ def test_invalid_added_configs_are_refused(text: str) -> None:
         ("--broker 2", (ResourceType.BROKER, "2")),
         ("--entity-type brokers --entity-default", (ResourceType.BROKER, CLUSTER_DEFAULT)),
         ("--broker-logger 2", (ResourceType.BROKER_LOGGER, "2")),
+        ("--client-metrics all", (ResourceType.CLIENT_METRICS, "all")),
         ("--entity-type broker-loggers --entity-name 2", (ResourceType.BROKER_LOGGER, "2")),
         ("--broker-defaults", (ResourceType.BROKER, CLUSTER_DEFAULT)),
         ("--entity-type brokers", (ResourceType.BROKER, None)),
@@ -104,7 +105,8 @@ def test_entity_is_parsed_from_the_options(words: str, meant: Any) -> None:
     ("words", "complaint"),
     [
         ("--describe", "name an entity"),
-        ("--describe --entity-type client-metrics", "cannot be configured"),
+        ("--describe --entity-type client-metrics --entity-default", "have no defaults"),
+        ("--alter --entity-type client-metrics --add-config a=1", "needs an entity name"),
         ("--describe --entity-type topics --entity-default", "settings of the brokers"),
         ("--describe --broker one", "The entity name for brokers must be a valid integer"),
         ("--describe --broker-logger one", "for broker-loggers must be a valid integer"),

@@ -28,7 +28,7 @@ def request(*topics: tuple[str, dict[int, bytes | None]], acks: int = 1) -> Prod
         topic_data=[
             TopicProduceData(
                 topic,
-                [
+                partition_data=[
                     PartitionProduceData(i, None if r is None else bytearray(r))
                     for i, r in partitions.items()
                 ],

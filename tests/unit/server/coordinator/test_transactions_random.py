@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from minikafka.core.transaction.result import ProducerResult
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.server.coordinator.transaction_markers import MarkerItem, complete_markers
@@ -102,14 +103,14 @@ class Play:
         producer.ending = commit
         key = (producer.identity, producer.number)
 
-        def respond(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+        def respond(result: ProducerResult) -> None:
+            if result.error is ErrorCode.NONE:
                 assert self.promised.setdefault(key, commit) is commit
                 if (producer.identity, producer.number) == key:
                     producer.number, producer.wrote = producer.number + 1, False
                     producer.ending = None
 
-        self.lab.coordinator.end(ID, producer.identity, commit, respond)
+        self.lab.coordinator.end(ID, producer.identity, commit, 0, respond)
 
     def _someone(self) -> ModelProducer | None:
         return self.dice.choice(self.producers[-4:]) if self.producers else None

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): configurations of topics and brokers, with their sources."""
+"""DescribeConfigs (key 32): configurations of all resources, with their sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from minikafka.core.config_resources import ConfigSource, ResourceType
 from minikafka.core.security.acls import AclOperation
+from minikafka.core.security.client_quotas import sanitized
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CoordinationError
@@ -23,6 +24,7 @@ from minikafka.protocol.messages.describe_configs import (
 from minikafka.server.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.server.broker.admin.config_entries import ConfigEntries, ConfigEntry
 from minikafka.server.broker.admin.configs import require_this_broker
+from minikafka.server.broker.admin.named_resources import NAMED_RESOURCES
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.cluster.config_requests import config_guard
 from minikafka.server.broker.apis.request import RequestContext
@@ -120,8 +122,14 @@ class DescribeConfigsHandler:
                 return self._entries.broker_entries()
             case ResourceType.BROKER_LOGGER:
                 return self._loggers.entries(name)
-            case other:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
+        kind = NAMED_RESOURCES.get(resource.resource_type)
+        if kind is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+            )
+        kind.require_name(name, kind.unnamed)
+        given = await self._store().entity_config(kind.znodes, sanitized(name))
+        return self._entries.named_entries(kind, given)
 
 
 def _size_of(result: DescribeConfigsResult) -> int:

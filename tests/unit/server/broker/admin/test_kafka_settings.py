@@ -33,7 +33,19 @@ NOT_KAFKAS = {
     "zookeeper.sasl.clientconfig",
 }
 OF_KAFKA_4 = {
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    "add.partitions.to.txn.retry.backoff.ms",
     "group.share.assignors",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.max.heartbeat.interval.ms",
+    "group.streams.max.session.timeout.ms",
+    "group.streams.max.size",
+    "group.streams.max.standby.replicas",
+    "group.streams.min.heartbeat.interval.ms",
+    "group.streams.min.session.timeout.ms",
+    "group.streams.num.standby.replicas",
+    "group.streams.session.timeout.ms",
     "share.coordinator.append.linger.ms",
     "share.coordinator.load.buffer.size",
     "share.coordinator.snapshot.update.records.per.snapshot",
@@ -110,7 +122,7 @@ def test_settings_are_described_as_by_kafka(resource: str) -> None:
         assert value[3] == "classic"  # Kafka 3.9 has consumer with KRaft only
         expected["group.coordinator.rebalance.protocols"] = (
             *value[:3],
-            "classic,consumer,share",
+            "classic,consumer,share,streams",
             "r",
         )
         for name, kind, default in CHANGED_IN_KAFKA_4:

@@ -187,7 +187,7 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
 def produce_request(partitions: int, buffer: memoryview) -> ProduceRequest:
     """A request whose partitions have the same records, which lie in ``buffer``."""
     rows = [PartitionProduceData(number, buffer) for number in range(partitions)]
-    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", rows)])
+    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=rows)])
 
 
 @pytest.mark.mission("SEC-135")

@@ -24,6 +24,8 @@ from minikafka.server.broker.replication.append_order import AppendOrder
 from minikafka.server.broker.replication.record_appends import AppendEntry, AppendResult
 from minikafka.server.broker.replication.record_preparation import ON_LOOP_BYTES, RecordPreparation
 from minikafka.server.broker.replication.transaction_verification import (
+    AdditionRetry,
+    TransactionSupport,
     TransactionVerification,
     VerificationItem,
     complete_verifications,
@@ -70,6 +72,7 @@ class Verifications:
             node.replicas.hosted,
             lambda transactional_id: coordinator,
             self._put,
+            AdditionRetry(20, 100),
             Metrics(),
         )
         self.appends = AppendOrder(node.replicas.appends, preparation, self.verification)
@@ -98,7 +101,7 @@ class Verifications:
     def append(
         self,
         *entries: tuple[TopicPartition, bytearray],
-        knows_abortable: bool = True,
+        support: TransactionSupport = TransactionSupport.ABORTABLE,
         connection: str | None = None,
     ) -> list[AppendResult]:
         """The list gets the results."""
@@ -108,7 +111,7 @@ class Verifications:
             results.extend(found)
 
         self.appends.append_in_transaction(
-            connection, "tx", entries_of(entries), -1, 1000, knows_abortable, reply
+            connection, "tx", entries_of(entries), -1, 1000, support, reply
         )
         return results
 
@@ -181,8 +184,9 @@ async def test_refusals(error: ErrorCode, expected: ErrorCode, error_before: Err
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         verifications = Verifications(node)
-        for knows, wanted in ((True, expected), (False, error_before)):
-            results = verifications.append((TP, batch("a")), knows_abortable=knows)
+        known = {TransactionSupport.ABORTABLE: expected, TransactionSupport.PLAIN: error_before}
+        for support, wanted in known.items():
+            results = verifications.append((TP, batch("a")), support=support)
             verifications.respond(error)
             assert [result.error for result in results] == [wanted]
         assert node.held() == []
@@ -288,7 +292,7 @@ async def test_batches_in_flight_wait_for_one_verification_and_are_appended_in_o
         for number in range(5):
             entries = [AppendEntry(TP, batch(f"v{number}", number))]
             verifications.appends.append_in_transaction(
-                "one", "tx", entries, -1, 1000, True, reply_of(number)
+                "one", "tx", entries, -1, 1000, TransactionSupport.ABORTABLE, reply_of(number)
             )
         assert (len(verifications.items), order, node.held()) == (1, [], [])
         verifications.respond()
