@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Protocol
+from typing import Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 
@@ -18,32 +18,12 @@ _SECONDS: Final = (86_400, 3_600, 60, 1)
 READ_COMMITTED: Final = "read_committed"
 
 
-class ShareGroupSettings(Protocol):
+@dataclass(frozen=True, slots=True)
+class ShareGroupSettings:
     """The settings of one group; times in milliseconds.
 
     ``auto_offset_reset`` is ``latest``, ``earliest`` or ``by_duration:`` and a duration of ISO
     8601; ``isolation_level`` is ``read_uncommitted`` or ``read_committed``."""
-
-    @property
-    def lock_duration_ms(self) -> int: ...
-
-    @property
-    def isolation_level(self) -> str: ...
-
-    @property
-    def auto_offset_reset(self) -> str: ...
-
-    @property
-    def delivery_count_limit(self) -> int: ...
-
-    @property
-    def partition_max_record_locks(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultShareGroupSettings:
-    """The settings of groups without their own: a broker's ``group.share.*``, and what Kafka has
-    for a group."""
 
     lock_duration_ms: int = 30_000
     isolation_level: str = "read_uncommitted"

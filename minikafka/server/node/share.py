@@ -4,10 +4,13 @@ broker shares as the leader of partitions."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.share.persister import SharePersister
 from minikafka.core.share.records import SharePartitionKey
 from minikafka.core.share.session import ShareSessions
+from minikafka.core.share.settings import ShareGroupSettings
 from minikafka.kernel.cluster import SHARE_GROUP_STATE_TOPIC, CoordinatorType, TopicPartition
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
@@ -130,10 +133,23 @@ def share_partitions(
     broker_id: int,
     replicas: ReplicaManager,
     persister: SharePersister,
+    own_settings: SettingsOf,
     metrics: Metrics,
 ) -> SharePartitions:
     """Create the share-partitions that a broker leads, and the share sessions of their members."""
     defaults = views.share_group_defaults(config)
+
+    def settings(group_id: str) -> ShareGroupSettings:
+        own = own_settings(group_id)
+        if own is None:
+            return defaults
+        return replace(
+            defaults,
+            lock_duration_ms=own.share_record_lock_duration_ms,
+            isolation_level=own.share_isolation_level,
+            auto_offset_reset=own.share_auto_offset_reset,
+        )
+
     sessions = ShareSessions(config.integer("group.share.max.share.sessions"))
     prefix = "kafka.server:type=ShareSessionCache,name="
     metrics.gauge(f"{prefix}ShareSessionsCount", lambda: len(sessions))
@@ -144,7 +160,7 @@ def share_partitions(
         replicas.hosted,
         persister,
         replicas.purgatories.share_fetch,
-        lambda group_id: defaults,
+        settings,
         sessions,
         event_log("share-partitions", broker=broker_id),
     )

@@ -51,6 +51,7 @@ from minikafka.server.broker.replication.isr import (
 from minikafka.server.broker.replication.record_preparation import RecordPreparation
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.controller.kafka_controller import KafkaController
 from minikafka.server.node import config_views as views
 from minikafka.server.node.coordinators import GroupParts, TransactionParts, coordinator_lookup
@@ -134,9 +135,7 @@ class BrokerParts:
         self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
-        self.shares = share_partitions(
-            world, config, broker_id, self.replicas, self.share_states.persister, metrics
-        )
+        self.shares = self._make_shares(metrics)
         self._make_worker_users()
         self.telemetry = ClientTelemetry(
             lambda: zk.store,
@@ -305,6 +304,17 @@ class BrokerParts:
             self.cache,
             self._lookup,
             self.topic_creation,
+        )
+
+    def _make_shares(self, metrics: Metrics) -> SharePartitions:
+        return share_partitions(
+            self._world,
+            self._config,
+            self._broker_id,
+            self.replicas,
+            self.share_states.persister,
+            self.group_configs.settings,
+            metrics,
         )
 
     def _producer_id_blocks(self) -> AllocateBlock:
