@@ -115,6 +115,10 @@ VERBS = {
         "minikafka.cli.groups.groups",
         "show consumer groups, reset or delete their offsets",
     ),
+    "share-groups": (
+        "minikafka.cli.groups.share_groups",
+        "show share groups, reset or delete their offsets",
+    ),
     "transactions": (
         "minikafka.cli.groups.transactions",
         "show transactions, abort hanging ones",
