@@ -47,7 +47,7 @@ def test_the_protocols_are_those_of_kafka_4_unless_they_are_set() -> None:
     def parsed(**given: str) -> object:
         return BROKER_CONFIG.parse({"zookeeper.connect": "z:1"} | given).values[PROTOCOLS]
 
-    assert parsed() == ("classic", "consumer", "streams")
+    assert parsed() == ("classic", "consumer", "share", "streams")
     assert parsed(**{PROTOCOLS: "classic"}) == ("classic",)
     with pytest.raises(ConfigError, match="Disabling the 'classic' protocol is not supported"):
         parsed(**{PROTOCOLS: "consumer"})
