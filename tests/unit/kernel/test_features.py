@@ -7,7 +7,13 @@ import re
 import pytest
 
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.features import FEATURES, GROUP_VERSION, Levels, supported_features
+from minikafka.kernel.features import (
+    FEATURES,
+    GROUP_VERSION,
+    TRANSACTION_VERSION,
+    Levels,
+    supported_features,
+)
 from minikafka.kernel.settings import BROKER_CONFIG
 
 PROTOCOLS = "group.coordinator.rebalance.protocols"
@@ -29,6 +35,12 @@ def test_levels_are_inclusive() -> None:
 def test_consumer_groups_need_their_protocol() -> None:
     assert supported_features(("classic", "consumer"))[GROUP_VERSION] == Levels(0, 1)
     assert GROUP_VERSION not in supported_features(("classic",))
+
+
+def test_brokers_with_the_classic_protocol_alone_support_no_feature() -> None:
+    """They may stand beside brokers of Kafka 3.9, which know none."""
+    assert supported_features(("classic", "consumer"))[TRANSACTION_VERSION] == Levels(0, 2)
+    assert supported_features(("classic",)) == {}
 
 
 def test_the_protocols_are_those_of_kafka_4_unless_they_are_set() -> None:
