@@ -91,6 +91,15 @@ class MetadataUpdate:
     deleted: list[TopicPartition]
     decreased: list[TopicPartition]
 
+    @property
+    def deleted_topic_ids(self) -> set[UUID]:
+        """The ids of topics that are gone, or that were created again with another id."""
+        topics = {topic_partition.topic for topic_partition in self.deleted}
+        ids = (self.before.topic_ids.get(topic, ZERO_UUID) for topic in topics)
+        return {topic_id for topic_id in ids if topic_id in self.before.topic_names} - set(
+            self.after.topic_names
+        )
+
 
 def update_steps(
     image: MetadataImage, request: UpdateMetadataRequest

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from minikafka.kernel.lazy_dataclass import dataclass
 
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 STREAMS_VERSION: Final = "streams.version"
 
@@ -50,6 +51,13 @@ FEATURES: Final = (
         "KIP-848",
         "consumer groups whose coordinator assigns the partitions",
         "consumer",
+    ),
+    Feature(
+        SHARE_VERSION,
+        Levels(0, 1),
+        "KIP-932",
+        "share groups, whose members share the records of a partition",
+        "share",
     ),
     Feature(
         TRANSACTION_VERSION,

@@ -123,7 +123,7 @@ def request(
 ) -> MessageSpec:
     """The SPEC of a request: ``places`` from version 0 on, the later ones from their ``since``."""
     return MessageSpec(
-        VersionRange(0, api_key.max_version),
+        VersionRange(api_key.first_version, api_key.max_version),
         api_key.first_flexible,
         api_key.first_flexible,
         api_key,
@@ -137,7 +137,7 @@ def response(api_key: ApiKey, *addresses: Addresses) -> MessageSpec:
     # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
     flexible_header = NEVER if api_key is ApiKey.API_VERSIONS else api_key.first_flexible
     return MessageSpec(
-        VersionRange(0, api_key.max_version),
+        VersionRange(api_key.first_version, api_key.max_version),
         api_key.first_flexible,
         flexible_header,
         api_key,

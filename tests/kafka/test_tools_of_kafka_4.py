@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from minikafka.cli import main
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka
 from tests.support.cluster.cluster_state import until
-from tests.support.cluster.kafka_tools import ToolOutput
+from tests.support.cluster.kafka_tools import ToolOutput, normalised, with_places
 from tests.support.cluster.kraft_broker import KAFKA_4, kraft_broker
 from tests.support.cluster.tool_jvm import ToolJvm, tool_jvm
 
@@ -165,3 +166,47 @@ def test_a_group_with_a_member(pair: Pair, read: None) -> None:
 def test_unknown_groups(pair: Pair) -> None:
     pair.same("consumer-groups", *AT, "--describe", "--group", "unknown", of=_lines)
     pair.same("consumer-groups", *AT, "--delete", "--group", "unknown", of=_lines)
+
+
+@pytest.mark.mission("SHR-7")
+def test_share_groups(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tool makes a group by a reset, since there is nobody who reads; our verb prints what it
+    prints."""
+
+    def same(*arguments: str) -> str:
+        text = pair.same("share-groups", *AT, *arguments, of=_lines)
+        capsys.readouterr()
+        given = with_places(pair.ours, [*AT, *arguments])
+        if not {"--execute", "--delete", "--delete-offsets"} & set(arguments):
+            main.main(["share-groups", *given])
+            assert _lines(normalised(pair.ours, capsys.readouterr().out)) == _lines(text)
+        return text
+
+    reset = ("--reset-offsets", "--group", "sharers", "--topic", f"{TOPIC}:0,1")
+    same(*reset, "--to-earliest", "--dry-run")
+    same(*reset, "--to-latest", "--execute")
+    assert "sharers" in same("--list")
+    same("--list", "--state")
+    same("--list", "--state", "stable")
+    for what in ("--offsets", "--state"):
+        for verbose in ((), ("--verbose",)):
+            same("--describe", "--group", "sharers", what, *verbose)
+    all_topics = ("--reset-offsets", "--group", "sharers", "--all-topics")
+    same(*all_topics, "--to-datetime", "2020-01-01T00:00:00.000", "--dry-run")
+    same("--delete-offsets", "--group", "sharers", "--topic", TOPIC, "--topic", "unknown")
+    same("--delete-offsets", "--group", "sharers", "--topic", TOPIC)
+    same("--describe", "--group", "sharers")
+    same("--delete", "--group", "sharers", "--group", "unknown")
+    same("--delete-offsets", "--group", "sharers", "--topic", TOPIC)
+
+
+@pytest.mark.mission("SHR-8")
+def test_settings_of_a_group(pair: Pair) -> None:
+    group = ("--entity-type", "groups", "--entity-name", "tuned")
+    session = "share.session.timeout.ms"
+    pair.same("configs", *AT, *group, "--alter", "--add-config", f"{session}=50000", of=_lines)
+    pair.same("configs", *AT, *group, "--alter", "--add-config", f"{session}=1", of=_lines)
+    pair.same("configs", *AT, *group, "--describe", of=_lines)
+    pair.same("configs", *AT, *group, "--describe", "--all", of=_lines)
+    pair.same("configs", *AT, "--entity-type", "groups", "--describe", of=_lines)
+    pair.same("configs", *AT, *group, "--alter", "--delete-config", session, of=_lines)

@@ -22,7 +22,7 @@ from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator.cluster import SimCluster
 
 CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
-SUPPORTED = supported_features(("classic", "consumer"))
+SUPPORTED = supported_features(("classic", "consumer", "streams"))
 NEWEST = {name: levels.highest for name, levels in SUPPORTED.items()}
 DONE: Mapping[str, KafkaError | None] = dict.fromkeys(SUPPORTED)
 ON = [FeatureUpdate(name, level, UpgradeType.UPGRADE) for name, level in NEWEST.items()]

@@ -13,6 +13,7 @@ from minikafka.core.coordinator_shard import (
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import require_member
 from minikafka.core.group.group import Group, GroupConfig, GroupState
+from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.rebalance import session_timer
 from minikafka.core.group.records import CommittedOffset, GroupRecord, OffsetCommitted
 from minikafka.core.group.result import (
@@ -251,5 +252,7 @@ def _text_bytes(record: GroupRecord) -> int:
 
 def expire(group: AnyGroup, config: GroupConfig, now_ms: int, result: GroupResult[None]) -> int:
     """Append tombstones for the group's expired offsets; return their number."""
+    if isinstance(group, ModernGroup) and not group.EXPIRES:
+        return 0
     expired = group.expired_offsets(now_ms, config.offsets_retention_ms)
     return delete_offsets(group, expired, None, result)

@@ -18,6 +18,7 @@ from minikafka.core.group.consumer.classic_members import (
     subscribe,
     sync,
 )
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.embedded import partitions_by_id, read_subscription
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, Resolution
 from minikafka.core.group.consumer.heartbeat import (
@@ -66,6 +67,7 @@ from minikafka.core.group.result import (
     join_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import DecodeError
@@ -93,9 +95,17 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         key for key, _ in CONSUMER_GROUP_RECORDS
     )
 
-    def __init__(self, groups: dict[str, AnyGroup], config: GroupConfig) -> None:
+    def __init__(
+        self, groups: dict[str, AnyGroup], config: GroupConfig, settings: SettingsOf
+    ) -> None:
         super().__init__(ConsumerGroup, groups)
         self._config = config
+        self._settings = settings
+
+    def _config_of(self, group_id: str) -> ConsumerGroupConfig:
+        """Return the configuration with the group's own settings."""
+        settings, config = self._settings(group_id), self._config.consumer
+        return config if settings is None else settings.of_consumers(config)
 
     def take_back(
         self,
@@ -146,7 +156,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             elif facts.member_epoch == LEAVES_FOR_NOW:
                 response = leave_for_now(changes, facts)
             else:
-                response = heartbeat(changes, facts, image, self._config.consumer)
+                response = heartbeat(changes, facts, image, self._config_of(group_id))
         except KafkaError as error:
             changes.undo()
             self.restore(group, replaced)
@@ -405,7 +415,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
 
     def _heard(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = session_timeout_of(group, member_id, self._config.consumer.session_timeout_ms)
+        own_ms = self._config_of(group.group_id).session_timeout_ms
+        timeout_ms = session_timeout_of(group, member_id, own_ms)
         result.effects.append(MemberHeard(group, member_id, timeout_ms))
 
     def _await_join(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:

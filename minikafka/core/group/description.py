@@ -15,6 +15,9 @@ from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.group.records import CommittedOffset
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.assignor import ASSIGNOR_NAME
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.member import NOT_JOINED as SHARE_NOT_JOINED
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.member import NOT_JOINED as STREAMS_NOT_JOINED
 from minikafka.core.metadata_image import MetadataImage
@@ -30,6 +33,8 @@ from minikafka.protocol.messages.consumer_group_describe import (
 )
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from minikafka.protocol.messages.share_group_describe import Member as ShareMember
 
 NOTHING_COMMITTED = CommittedOffset(-1)
 # The types of members in ConsumerGroupDescribe: the protocols that they speak.
@@ -94,7 +99,8 @@ def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
     """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has
     one whose members the coordinator assigns.
 
-    Only the rows of a stable group contain the members' metadata and assignments.
+    Only the row of a stable group contains the members' metadata. While a group rebalances, the
+    assignments are those before it, as in Kafka 4; Kafka 3.9 leaves them out.
     """
     if not isinstance(group, Group):
         problem = None if group is None else f"Group {group_id} is not a classic group."
@@ -117,7 +123,7 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
         member.client_id,
         member.client_host,
         b"" if protocol is None else member.metadata(protocol),
-        b"" if protocol is None else member.assignment,
+        member.assignment,
     )
 
 
@@ -168,6 +174,34 @@ def _consumer_member(group: ConsumerGroup, member_id: str, image: MetadataImage)
         assignment=_described_assignment(current.assigned, image),
         target_assignment=_described_assignment(group.targets.get(member_id, {}), image),
         member_type=CLASSIC_MEMBER if metadata.classic is not None else CONSUMER_MEMBER,
+    )
+
+
+# ---- share groups
+
+
+def share_described(group: ShareGroup, image: MetadataImage) -> DescribedShareGroup:
+    """Return the ShareGroupDescribe row of a group."""
+    return DescribedShareGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=ASSIGNOR_NAME,
+        members=[_share_member(group, member_id, image) for member_id in group.members],
+    )
+
+
+def _share_member(group: ShareGroup, member_id: str, image: MetadataImage) -> ShareMember:
+    metadata, current = group.members[member_id], group.current.get(member_id, SHARE_NOT_JOINED)
+    return ShareMember(
+        member_id=member_id,
+        rack_id=metadata.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.topics),
+        assignment=_described_assignment(current.assigned, image),
     )
 
 

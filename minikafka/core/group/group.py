@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import GroupRecord, GroupStored
+from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
@@ -140,15 +142,6 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = MappingProxy
         GroupState.DEAD: frozenset(GroupState),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """The most recent removal of a member by the coordinator, shown to operators."""
-
-    member_id: str
-    reason: str
-    at_ms: int
 
 
 class Group:
@@ -450,5 +443,6 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
     inter_broker_protocol: InterBrokerProtocol = LATEST

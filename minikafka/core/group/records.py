@@ -34,6 +34,21 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.messages.share_group_membership_log import (
+    SHARE_GROUP_RECORDS,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from minikafka.protocol.messages.streams_group_log import (
     STREAMS_GROUP_RECORDS,
     StreamsGroupCurrentMemberAssignmentKey,
@@ -108,6 +123,22 @@ ConsumerGroupValue: TypeAlias = (
     | ConsumerGroupRegularExpressionValue
 )
 
+ShareGroupKey: TypeAlias = (
+    ShareGroupMemberMetadataKey
+    | ShareGroupMetadataKey
+    | ShareGroupTargetAssignmentMetadataKey
+    | ShareGroupTargetAssignmentMemberKey
+    | ShareGroupCurrentMemberAssignmentKey
+    | ShareGroupStatePartitionMetadataKey
+)
+ShareGroupValue: TypeAlias = (
+    ShareGroupMemberMetadataValue
+    | ShareGroupMetadataValue
+    | ShareGroupTargetAssignmentMetadataValue
+    | ShareGroupTargetAssignmentMemberValue
+    | ShareGroupCurrentMemberAssignmentValue
+    | ShareGroupStatePartitionMetadataValue
+)
 StreamsGroupKey: TypeAlias = (
     StreamsGroupMetadataKey
     | StreamsGroupMemberMetadataKey
@@ -126,13 +157,17 @@ StreamsGroupValue: TypeAlias = (
 )
 
 # Those of all kinds of groups whose members the coordinator assigns.
-ModernGroupKey: TypeAlias = ConsumerGroupKey | StreamsGroupKey
-ModernGroupValue: TypeAlias = ConsumerGroupValue | StreamsGroupValue
+ModernGroupKey: TypeAlias = ConsumerGroupKey | ShareGroupKey | StreamsGroupKey
+ModernGroupValue: TypeAlias = ConsumerGroupValue | ShareGroupValue | StreamsGroupValue
 
 # Key and value by the type of the key, the number in front of it. The values have one version.
 _MODERN_GROUP_RECORDS: Final[Mapping[int, tuple[type[ModernGroupKey], type[ModernGroupValue]]]] = {
     key.SPEC.versions.first: (key, value)
-    for key, value in (*CONSUMER_GROUP_RECORDS, *STREAMS_GROUP_RECORDS)
+    for key, value in (
+        *CONSUMER_GROUP_RECORDS,
+        *SHARE_GROUP_RECORDS,
+        *STREAMS_GROUP_RECORDS,
+    )
 }
 _VALUE_VERSION: Final = 0
 

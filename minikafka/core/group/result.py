@@ -11,18 +11,22 @@ from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, T
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
 AnyGroup: TypeAlias = Group | ModernGroup
 
 RespondHeartbeat: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
+RespondShareHeartbeat: TypeAlias = Callable[[ShareGroupHeartbeatResponse], None]
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 # ---- timers
@@ -163,8 +167,19 @@ class ResolveRegexes:
     describable: TopicFilter
 
 
+@dataclass(frozen=True, slots=True)
+class InitializeStates:
+    """Ask the share coordinators to make the states of share-partitions, for ``state_epoch``."""
+
+    group: ShareGroup
+    partitions: Partitions
+    state_epoch: int
+
+
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
-GroupTimer: TypeAlias = ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes
+GroupTimer: TypeAlias = (
+    ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes | InitializeStates
+)
 
 # ---- purposes of appends
 
@@ -256,7 +271,8 @@ class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
     """Store the changes of a group whose members the coordinator assigns. They are applied already.
 
     ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
-    group has taken, ``successor`` the one that has taken the id of the group.
+    group has taken, ``successor`` the one that has taken the id of the group. ``then`` begins when
+    the changes are stored.
     """
 
     group: G
@@ -264,6 +280,7 @@ class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
     replies: list[AwaitedReply]
     replaced: Group | None = None
     successor: Group | None = None
+    then: tuple[GroupTimer, ...] = ()
 
 
 GroupAppendPurpose: TypeAlias = (
@@ -359,6 +376,10 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
 
 def heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def share_heartbeat_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def update_write_error(error: ErrorCode) -> ErrorCode:

@@ -71,6 +71,8 @@ from minikafka.core.group.result import (
     offset_write_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf, no_settings
+from minikafka.core.group.share_groups import ShareGroups
 from minikafka.core.group.streams_groups import StreamsGroups
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
@@ -89,15 +91,21 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
 
     awaits_replication = False
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, settings: SettingsOf = no_settings) -> None:
+        """``settings`` returns what a group has of its own in the place of ``config``."""
         self.groups: dict[str, AnyGroup] = {}
         self._config = config
         self._loaded = False
         # The groups with offsets that a transaction of the producer decides on, in order.
         self._in_transactions: dict[int, dict[str, None]] = {}
-        self.consumers = ConsumerGroups(self.groups, config)
-        self.streams = StreamsGroups(self.groups, config.streams)
-        self._kinds: tuple[ModernGroups[Any], ...] = (self.consumers, self.streams)
+        self.consumers = ConsumerGroups(self.groups, config, settings)
+        self.shares = ShareGroups(self.groups, config.share, settings)
+        self.streams = StreamsGroups(self.groups, config.streams, settings)
+        self._kinds: tuple[ModernGroups[Any], ...] = (
+            self.consumers,
+            self.shares,
+            self.streams,
+        )
         self._owners = {key: kind for kind in self._kinds for key in kind.KEYS}
 
     @property

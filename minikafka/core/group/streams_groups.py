@@ -21,6 +21,7 @@ from minikafka.core.group.result import (
     ModernGroupUpdate,
     RevocationTimer,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.heartbeat import (
@@ -52,9 +53,17 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         key for key, _ in STREAMS_GROUP_RECORDS
     )
 
-    def __init__(self, groups: dict[str, AnyGroup], config: StreamsGroupConfig) -> None:
+    def __init__(
+        self, groups: dict[str, AnyGroup], config: StreamsGroupConfig, settings: SettingsOf
+    ) -> None:
         super().__init__(StreamsGroup, groups)
         self._config = config
+        self._settings = settings
+
+    def _config_of(self, group_id: str) -> StreamsGroupConfig:
+        """Return the configuration with the group's own settings."""
+        settings = self._settings(group_id)
+        return self._config if settings is None else settings.of_streams(self._config)
 
     # -- requests
 
@@ -118,7 +127,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
 
     def _delay(self, group: StreamsGroup) -> AssignmentTimer | None:
         """Let a group without members wait for others, unless it waits already."""
-        delay_ms = self._config.initial_rebalance_delay_ms
+        delay_ms = self._config_of(group.group_id).initial_rebalance_delay_ms
         if not group.is_empty or group.delay is not None or delay_ms <= 0:
             return None
         timer = group.delay = AssignmentTimer(group, delay_ms)
@@ -134,7 +143,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
     ) -> HeartbeatResult:
         group, request = changes.group, facts.request
         if request.member_epoch >= JOINS:
-            return heartbeat(changes, facts, image, self._config)
+            return heartbeat(changes, facts, image, self._config_of(group.group_id))
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
         require_member(group, request.member_id)
@@ -175,7 +184,8 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
             self._await_revocation(group, member_id, result)
 
     def _heard(self, group: StreamsGroup, member_id: str, result: GroupResult[None]) -> None:
-        result.effects.append(MemberHeard(group, member_id, self._config.session_timeout_ms))
+        timeout_ms = self._config_of(group.group_id).session_timeout_ms
+        result.effects.append(MemberHeard(group, member_id, timeout_ms))
 
     def _await_revocation(
         self, group: StreamsGroup, member_id: str, result: GroupResult[None]

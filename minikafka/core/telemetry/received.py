@@ -25,7 +25,7 @@ _ILLEGAL = re.compile(r"[^a-z0-9_]")
 _LEGAL_LABEL = re.compile(r"[a-z]\w*", re.ASCII)
 
 
-class Series(NamedTuple):
+class PushedSeries(NamedTuple):
     """The name and the labels of a value of a client; those of the client itself are not in it."""
 
     name: str
@@ -44,7 +44,7 @@ class ReceivedClient:
 
     def __init__(self, identity: Mapping[str, str]) -> None:
         self.identity = identity
-        self.values: dict[Series, Value] = {}
+        self.values: dict[PushedSeries, Value] = {}
         self.pushed_ms = self.deadline_ms = 0
 
 
@@ -66,10 +66,10 @@ class ReceivedMetrics:
         points: list[Point],
         now_ms: int,
         deadline_ms: int,
-    ) -> int:
+    ) -> bool:
         """Set the values of a push, and add its deltas to their counters. A push replaces the one
         before it: gauges that it does not have are forgotten; counters stay, since a client does
-        not push a delta of 0. Returns how many points were dropped beyond ``OF_CLIENT`` series.
+        not push a delta of 0. Returns False if points are dropped beyond ``OF_CLIENT`` series.
 
         ``identity`` are the labels of the client, ``deadline_ms`` is when its values are
         forgotten."""
@@ -80,12 +80,12 @@ class ReceivedMetrics:
         client.identity = identity
         client.pushed_ms, client.deadline_ms = now_ms, deadline_ms
         client.values = {s: v for s, v in client.values.items() if v.is_counter}
-        dropped = sum(not _take(client, point) for point in points)
+        taken = [_take(client, point) for point in points]
         self._clients[client_instance_id] = client
         self._num_series += len(client.values)
         while self._num_series > MAX_SERIES:
             self._forget(next(iter(self._clients)))
-        return dropped
+        return all(taken)
 
     def clients(self, now_ms: int) -> _Clients:
         """Return the clients whose time is not over, and forget the others."""
@@ -93,14 +93,14 @@ class ReceivedMetrics:
             self._forget(each)
         return self._clients
 
-    def samples(self, counters: bool, now_ms: int) -> Iterator[tuple[Series, float]]:
+    def samples(self, counters: bool, now_ms: int) -> Iterator[tuple[PushedSeries, float]]:
         """Iterate over the values of counters, or of all others, with the labels of their
         clients. Pushes may be received meanwhile."""
         for client in list(self.clients(now_ms).values()):
             own = tuple(client.identity.items())
             for series, value in list(client.values.items()):
                 if value.is_counter is counters:
-                    yield Series(series.name, (*own, *series.labels)), value.value
+                    yield PushedSeries(series.name, (*own, *series.labels)), value.value
 
     def _forget(self, client_instance_id: UUID) -> None:
         self._num_series -= len(self._clients.pop(client_instance_id).values)
@@ -114,7 +114,7 @@ def _take(client: ReceivedClient, point: Point) -> bool:
         name = OTHER_NAMES + name
     if is_counter and not name.endswith("_total"):
         name += "_total"
-    series = Series(name, _legal_labels(point.labels, client.identity))
+    series = PushedSeries(name, _legal_labels(point.labels, client.identity))
     before = client.values.get(series)
     if before is None and len(client.values) >= OF_CLIENT:
         return False

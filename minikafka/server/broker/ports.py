@@ -18,9 +18,12 @@ from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
-from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
+from minikafka.core.group.result import RespondHeartbeat, RespondOffsets, RespondShareHeartbeat
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.share.offset import SharePartitionOffset
 from minikafka.core.group.streams.heartbeat import Heartbeat
 from minikafka.core.group.streams_groups import RespondStreams
+from minikafka.core.share.state_requests import StateRequest, StateResponse
 from minikafka.core.transaction.result import ProducerResult, RespondProducer
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -39,6 +42,9 @@ from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
+from minikafka.protocol.messages.share_group_describe import (
+    DescribedGroup as DescribedShareGroup,
+)
 from minikafka.protocol.messages.streams_group_describe import (
     DescribedGroup as DescribedStreamsGroup,
 )
@@ -106,6 +112,22 @@ class Controller(Protocol):
         ...
 
 
+class ShareOffsets(Protocol):
+    """Where share groups read. The methods raise KafkaError for an error of the whole request."""
+
+    async def describe(
+        self, group_id: str, partitions: Collection[TopicPartition] | None
+    ) -> Mapping[TopicPartition, SharePartitionOffset]: ...
+
+    async def alter(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    async def delete(
+        self, group_id: str, topics: Sequence[str]
+    ) -> Mapping[str, tuple[UUID | None, KafkaError | None]]: ...
+
+
 class GroupCoordination(Protocol):
     """Kafka's ``GroupCoordinator``, as ``KafkaApis`` uses it.
 
@@ -122,6 +144,10 @@ class GroupCoordination(Protocol):
 
     def consumer_heartbeat(
         self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
+    ) -> None: ...
+
+    def share_heartbeat(
+        self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
     ) -> None: ...
 
     def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None: ...
@@ -161,6 +187,11 @@ class GroupCoordination(Protocol):
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup: ...
 
+    def describe_share_group(self, group_id: str) -> DescribedShareGroup: ...
+
+    @property
+    def share_offsets(self) -> ShareOffsets: ...
+
     def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup: ...
 
     def list_groups(
@@ -176,6 +207,14 @@ class GroupCoordination(Protocol):
     def transaction_ended(
         self, producer_id: int, markers: Mapping[int, int], committed: bool
     ) -> None: ...
+
+
+class ShareStateCoordination(Protocol):
+    """Kafka's ``ShareCoordinator``, as ``KafkaApis`` uses it."""
+
+    async def serve(self, request: StateRequest) -> StateResponse: ...
+
+    def topics_deleted(self, topic_ids: Collection[UUID]) -> None: ...
 
 
 class TransactionCoordination(Protocol):

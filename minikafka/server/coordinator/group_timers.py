@@ -21,6 +21,7 @@ from minikafka.core.group.result import (
     GroupAppendPurpose,
     GroupTimer,
     HeartbeatTimer,
+    InitializeStates,
     InitialJoinTimer,
     JoinTimer,
     MemberHeard,
@@ -301,16 +302,20 @@ class GroupTimers:
         heartbeats: DelayedOperationPurgatory,
         image: Callable[[], MetadataImage],
         resolve: Callable[[GroupContext, ResolveRegexes], None],
+        initialize: Callable[[GroupContext, InitializeStates], None],
     ) -> None:
         self._clock = clock
         self._rebalances = rebalances
         self._heartbeats = heartbeats
         self._image = image
         self._resolve = resolve
+        self._initialize = initialize
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
             self._resolve(context, timer)
+        elif isinstance(timer, InitializeStates):
+            self._initialize(context, timer)
         elif isinstance(timer, AssignmentTimer):
             operation = DelayedAssignment(timer, partial(_delay_over, context))
             self._rebalances.try_complete_else_watch(

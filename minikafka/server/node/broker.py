@@ -266,6 +266,7 @@ class BrokerNode:
         await self._tokens.start(tasks)
         await self._quota_znodes.read_all()
         await self._parts.telemetry.refresh_all()
+        await self._parts.group_configs.refresh_all()
         await self._listen(tasks, listening)
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -375,20 +376,7 @@ class BrokerNode:
         self._quota_znodes = QuotaZnodes(
             lambda: self._zk.store, client_quotas, self._quotas, world.network
         )
-        effects = ConfigEffects(
-            dynamic,
-            self._parts,
-            self._controller,
-            self._quotas,
-            world.network,
-            self._credentials,
-            self._quota_znodes,
-            listening.change,
-            {paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry},
-        )
-        self._config_changes = ConfigChanges(
-            lambda: self._zk.store, world.clock, self.broker_id, effects
-        )
+        self._config_changes = self._make_config_changes(listening)
         features = self._features
         stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
@@ -411,6 +399,23 @@ class BrokerNode:
         )
         self.entities = self._make_entities()
 
+    def _make_config_changes(self, listening: BrokerListeners) -> ConfigChanges:
+        effects = ConfigEffects(
+            self._dynamic,
+            self._parts,
+            self._controller,
+            self._quotas,
+            self._world.network,
+            self._credentials,
+            self._quota_znodes,
+            listening.change,
+            {
+                paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry,
+                paths.GROUP_CONFIGS: self._parts.group_configs,
+            },
+        )
+        return ConfigChanges(lambda: self._zk.store, self._world.clock, self.broker_id, effects)
+
     def _make_entities(self) -> BrokerEntities:
         parts = self._parts
         return BrokerEntities(
@@ -430,6 +435,7 @@ class BrokerNode:
             servers=lambda: self._servers,
             client_quotas=self._client_quotas,
             throttles=parts.replicas.throttles,
+            telemetry=parts.telemetry,
             logs=self._logs,
         )
 

@@ -10,6 +10,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.features import (
     FEATURES,
     GROUP_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
     Levels,
     supported_features,
@@ -43,11 +44,17 @@ def test_brokers_with_the_classic_protocol_alone_support_no_feature() -> None:
     assert supported_features(("classic",)) == {}
 
 
+@pytest.mark.mission("STR-9")
+def test_streams_groups_need_their_protocol() -> None:
+    assert supported_features(("classic", "streams"))[STREAMS_VERSION] == Levels(0, 1)
+    assert STREAMS_VERSION not in supported_features(("classic", "consumer"))
+
+
 def test_the_protocols_are_those_of_kafka_4_unless_they_are_set() -> None:
     def parsed(**given: str) -> object:
         return BROKER_CONFIG.parse({"zookeeper.connect": "z:1"} | given).values[PROTOCOLS]
 
-    assert parsed() == ("classic", "consumer")
+    assert parsed() == ("classic", "consumer", "share", "streams")
     assert parsed(**{PROTOCOLS: "classic"}) == ("classic",)
     with pytest.raises(ConfigError, match="Disabling the 'classic' protocol is not supported"):
         parsed(**{PROTOCOLS: "consumer"})

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Set
 from enum import Enum
 from typing import Any, ClassVar
 
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import (
     GroupRecord,
@@ -36,6 +37,9 @@ class ModernGroup(ABC):
     MAY_BECOME_CLASSIC: ClassVar[bool]
     """Whether a classic group may take the place of one without members."""
 
+    EXPIRES: ClassVar[bool] = True
+    """Whether it is deleted when it has neither members nor offsets any more."""
+
     members: Mapping[str, Any]
     current: Mapping[str, Any]
 
@@ -48,6 +52,7 @@ class ModernGroup(ABC):
         self.offsets = GroupOffsets()
         self.is_dead = False
         self.deadlines: dict[str, int] = {}
+        self.last_eviction: Eviction | None = None
 
     @property
     @abstractmethod

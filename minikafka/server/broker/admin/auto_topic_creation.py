@@ -9,7 +9,11 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from minikafka.core.topic_names import name_problem
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -42,6 +46,16 @@ TRANSACTION_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     }
 )
 
+SHARE_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "2",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
@@ -62,6 +76,7 @@ class AutoTopicCreationConfig:
     release: Release = Release.NEWEST
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
+    share_topic: TopicShape = TopicShape(50, 3, SHARE_TOPIC_CONFIG)
 
 
 # Called with the error of each topic.
@@ -248,6 +263,7 @@ class AutoTopicCreation:
         shape = {
             GROUP_METADATA_TOPIC: self._config.offsets_topic,
             TRANSACTION_STATE_TOPIC: self._config.transaction_topic,
+            SHARE_GROUP_STATE_TOPIC: self._config.share_topic,
         }.get(topic, TopicShape())
         return CreatableTopic(
             name=topic,

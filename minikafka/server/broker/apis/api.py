@@ -10,10 +10,11 @@ in ``protocol/messages``, since proxies and clients need them, too.
 
 These requests have a handler that changes state: Produce, Fetch, LeaderAndIsr, StopReplica,
 UpdateMetadata, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, DeleteRecords,
-ConsumerGroupHeartbeat, StreamsGroupHeartbeat, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
-EndTxn, WriteTxnMarkers, TxnOffsetCommit, AlterReplicaLogDirs, DeleteGroups, OffsetDelete. A bug of
-theirs ends the node, since half a change may be left. A bug of any other handler closes one
-connection; in the simulator it fails the scenario all the same.
+ConsumerGroupHeartbeat, ShareGroupHeartbeat, AlterShareGroupOffsets, DeleteShareGroupOffsets,
+StreamsGroupHeartbeat, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,
+WriteTxnMarkers, TxnOffsetCommit, AlterReplicaLogDirs, DeleteGroups, OffsetDelete, and the five
+about states of share-partitions. A bug of theirs ends the node, since half a change may be left. A
+bug of any other handler closes one connection; in the simulator it fails the scenario all the same.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Api:
     the next request of the connection waits for the reply all the same.
 
     ``authorization`` is the guard that is put around the handler if the broker has an authorizer,
-    ``guards.OPEN`` for an API that comes before the login, or ``guards.BY_HANDLER``.
+    ``guards.OPEN`` for an API that everybody may use, or ``guards.BY_HANDLER``.
 
     ``changes_state`` is true if the handler changes this broker's own state in several steps:
     logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,

@@ -20,9 +20,9 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import Admitted, ApiGuard, before, knowing
+from minikafka.server.broker.apis.groups.feature_guards import before_if_finalized
+from minikafka.server.broker.apis.guards import Admitted
 from minikafka.server.broker.apis.request import Reply, RequestContext
-from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -103,28 +103,13 @@ async def _admit(
     return Admitted(None, response=ConsumerGroupHeartbeatResponse(error_code=refusal))
 
 
-def _guard(broker: Services) -> ApiGuard:
-    """Without the feature the handler refuses every request, whoever sends it."""
-
-    async def admit(
-        authorization: Authorization,
-        context: RequestContext,
-        request: ConsumerGroupHeartbeatRequest,
-    ) -> Admitted:
-        if not broker.features.level(GROUP_VERSION):
-            return Admitted(request)
-        return await _admit(authorization, context, request)
-
-    return before(admit)
-
-
 CONSUMER_GROUP_HEARTBEAT = Api(
     key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
     handler=lambda broker: ConsumerGroupHeartbeatHandler(
         broker.groups, broker.world.entropy, broker.features, broker.authorization
     ),
     task=False,
-    authorization=knowing(_guard),
+    authorization=before_if_finalized(GROUP_VERSION, _admit),
     quota=Quota.REQUESTS,
     changes_state=True,
 )

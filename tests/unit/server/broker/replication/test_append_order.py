@@ -208,9 +208,9 @@ async def test_unknown_error_code_becomes_unknown_server_error() -> None:
         node = await led(cluster)
         verifications = Verifications(node)
         of_partition = verifications.append((TP, batch("a")))
-        verifications.respond(131)
+        verifications.respond(9_999)
         of_request = verifications.append((TP, batch("a")))
-        verifications.refuse(131)
+        verifications.refuse(9_999)
         for results in (of_partition, of_request):
             assert [result.error for result in results] == [E.UNKNOWN_SERVER_ERROR]
         assert node.held() == []
