@@ -127,11 +127,11 @@ def _take(client: ReceivedClient, point: Point) -> bool:
 
 def _legal_labels(labels: Labels, identity: Mapping[str, str]) -> Labels:
     """Return the labels with legal names, sorted. The first of a name stays; what has no legal
-    name, or that of a label of the client, goes."""
+    name, that of a label of the client, or no value, which Prometheus takes for no label, goes."""
     kept: dict[str, str] = {}
     for key, value in labels:
         name = _legal(key)
-        if _LEGAL_LABEL.fullmatch(name) and name not in identity:
+        if value and _LEGAL_LABEL.fullmatch(name) and name not in identity:
             kept.setdefault(name, value)
     return tuple(sorted(kept.items()))
 

@@ -56,6 +56,7 @@ def test_names_and_labels_are_legal_and_no_series_is_the_brokers() -> None:
         ("client_id", "spoofed"),
         ("__name__", "spoofed"),
         ("1", "x"),
+        ("empty", ""),
     )
     push(received, gauge("kafka.server.Leader Count", 1, labels), gauge("client.x", 2))
     assert values(received, counters=False) == {
@@ -85,7 +86,10 @@ POINTS = st.lists(
         Point,
         st.sampled_from(["a", "A", "a.total", "org.apache.kafka.a", "org.apache.kafka-a"]),
         st.lists(
-            st.tuples(st.sampled_from(["x", "X", "x_", "client_id", ""]), st.just("v")), max_size=3
+            st.tuples(
+                st.sampled_from(["x", "X", "x_", "client_id", ""]), st.sampled_from(["v", ""])
+            ),
+            max_size=3,
         ).map(tuple),
         st.sampled_from(PointKind),
         st.integers(0, 9),
