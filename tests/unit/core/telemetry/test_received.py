@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
-from minikafka.core.telemetry.received import MAX_SERIES, OF_CLIENT, PushedSeries, ReceivedMetrics
+from minikafka.core.telemetry.received import (
+    MAX_CLIENTS,
+    MAX_SERIES,
+    OF_CLIENT,
+    PushedSeries,
+    ReceivedMetrics,
+)
 
 A, B = UUID(int=2), UUID(int=3)
 IDENTITY = {"client_instance_id": "a", "client_id": "me"}
@@ -75,6 +81,10 @@ def test_clients_are_forgotten_and_series_are_bounded() -> None:
     assert set(received.clients(49)) == {A, B}
     assert set(received.clients(50)) == {A}
     assert values(received, counters=False, now_ms=100) == {}
+    for number in range(MAX_CLIENTS + 3):
+        push(received, many[0], client=UUID(int=number))
+        push(received, client=UUID(int=number + (1 << 90)))  # without values
+    assert len(received.clients(0)) == MAX_CLIENTS
     full = MAX_SERIES // OF_CLIENT
     for number in range(full + 1):
         push(received, *many[:OF_CLIENT], client=UUID(int=10 + number))
