@@ -115,6 +115,14 @@ VERBS = {
         "minikafka.cli.groups.groups",
         "show consumer groups, reset or delete their offsets",
     ),
+    "streams-groups": (
+        "minikafka.cli.groups.streams_groups",
+        "show the groups of Kafka Streams and their tasks, delete groups",
+    ),
+    "share-groups": (
+        "minikafka.cli.groups.share_groups",
+        "show share groups, reset or delete their offsets",
+    ),
     "transactions": (
         "minikafka.cli.groups.transactions",
         "show transactions, abort hanging ones",

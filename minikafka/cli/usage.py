@@ -18,6 +18,7 @@ class WrongUsage(ConfigError):
 ACTIONS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
     "groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
+    "share-groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
 }
 # Kafka's tools have these as words, after the options that they share; here options follow.
 LATER_ACTIONS = {"features": ("describe", "upgrade", "downgrade", "disable")}
@@ -27,6 +28,9 @@ KAFKA_FORMS = {
     "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
     "pattern (what --matching is here), except with --create.",
     "groups": "The form of kafka-consumer-groups works as well: --list, --describe, --delete, "
+    "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
+    "delete-offsets.",
+    "share-groups": "The form of kafka-share-groups works as well: --list, --describe, --delete, "
     "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
     "delete-offsets.",
     "features": "The form of kafka-features works as well: --bootstrap-server and --command-config "

@@ -221,11 +221,16 @@ class Connections:
         except OSError as error:
             raise _as_kafka_error(error) from error
 
-    async def send(self, node_id: int, message: Message) -> None:
-        """Send a request that has no response. Raises KafkaError as ``request``."""
+    async def send(
+        self, node_id: int, message: Message, highest_version: int | None = None
+    ) -> None:
+        """Send a request that has no response, in the version of ``request``. Raises KafkaError as
+        that does."""
         try:
             deadline_ms = self._deadline_ms()
-            channel, version = await self._channel_for(node_id, message, None, deadline_ms)
+            channel, version = await self._channel_for(
+                node_id, message, highest_version, deadline_ms
+            )
             await channel.send(message, version, self._config.request_timeout_ms)
         except OSError as error:
             raise _as_kafka_error(error) from error

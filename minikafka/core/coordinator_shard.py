@@ -1,8 +1,8 @@
 """The interface of coordinator shards: replicated state machines without I/O.
 
 A shard is the state of one partition of an internal topic: the groups of a partition of
-``__consumer_offsets``, or the transactional ids of a partition of ``__transaction_state``. A
-request goes through these steps:
+``__consumer_offsets``, the transactional ids of a partition of ``__transaction_state``, or the
+share-partitions of a partition of ``__share_group_state``. A request goes through these steps:
 
 1. The coordinator calls a method of the shard. The method returns a ``CoordinatorResult``: the
    response, the responses to parked requests, effects such as timers, and records to append.
@@ -14,7 +14,7 @@ request goes through these steps:
 A broker that becomes the leader of the partition builds the same state by replaying the log.
 Kafka: ``CoordinatorShard``, ``CoordinatorResult`` of ``CoordinatorRuntime``.
 
-Shards of both kinds share how a group or a transactional id finds its partition, and how many
+Shards of all kinds share how a key finds its partition, and how many
 deletions become batches of a size that every log accepts.
 """
 
@@ -134,10 +134,14 @@ class CoordinatorShard(ABC, Generic[R, P, E]):
     awaits_replication: ClassVar[bool]
     """Whether a new leader serves only after all that it has loaded is replicated."""
 
+    keeps_all_records: ClassVar[bool] = False
+    """Whether records with the same key add up. Otherwise the last one counts, as after
+    compaction."""
+
     @property
     @abstractmethod
     def size(self) -> int:
-        """The number of groups or transactional ids."""
+        """The number of groups, transactional ids or share-partitions."""
 
     @abstractmethod
     def encode(self, record: R) -> tuple[bytes, bytes | None]:

@@ -54,7 +54,9 @@ class MetadataImage:
     """An immutable snapshot; ``apply`` returns the next one and shares unchanged parts.
 
     ``brokers`` are the live brokers, ``topics`` the partitions by topic and index. A topic without
-    an id (from a controller older than 2.8) is in ``topics`` but not in ``topic_ids``.
+    an id (from a controller older than 2.8) is in ``topics``, not in ``topic_ids``. ``racks`` are
+    those of all brokers that were alive: a topic keeps its racks when a broker dies.
+    ``topic_hashes`` are the ones that ``topic_hash`` has computed of this image.
     """
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -62,6 +64,8 @@ class MetadataImage:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     controller_id: int | None = None
+    racks: Mapping[int, str] = field(default_factory=dict)
+    topic_hashes: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         partitions = self.topics.get(topic_partition.topic)
@@ -86,6 +90,15 @@ class MetadataUpdate:
     after: MetadataImage
     deleted: list[TopicPartition]
     decreased: list[TopicPartition]
+
+    @property
+    def deleted_topic_ids(self) -> set[UUID]:
+        """The ids of topics that are gone, or that were created again with another id."""
+        topics = {topic_partition.topic for topic_partition in self.deleted}
+        ids = (self.before.topic_ids.get(topic, ZERO_UUID) for topic in topics)
+        return {topic_id for topic_id in ids if topic_id in self.before.topic_names} - set(
+            self.after.topic_names
+        )
 
 
 def update_steps(
@@ -112,13 +125,19 @@ def update_steps(
     for broker in request.live_brokers:
         brokers[broker.id] = _broker(broker)
         yield
+    racks = {**image.racks, **{b.id: b.rack for b in brokers.values() if b.rack is not None}}
     after = MetadataImage(
         brokers=brokers,
         topics=topics if touched else image.topics,
         topic_ids=topic_ids,
         topic_names=topic_names,
         controller_id=request.controller_id if request.controller_id >= 0 else None,
+        racks=racks,
     )
+    if racks == image.racks:
+        named = {*touched, *(topic.topic_name for topic in request.topic_states)}
+        hashes = image.topic_hashes.items()
+        after.topic_hashes.update((topic, known) for topic, known in hashes if topic not in named)
     decreased = yield from _decreased(image, after, request)
     return MetadataUpdate(image, after, list(deleted), decreased)
 

@@ -15,6 +15,9 @@ from typing import Final, NamedTuple
 from minikafka.kernel.lazy_dataclass import dataclass
 
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+STREAMS_VERSION: Final = "streams.version"
 
 
 class Levels(NamedTuple):
@@ -31,8 +34,8 @@ class Levels(NamedTuple):
 class Feature:
     """A feature, its levels, the KIP that defines it, and what it switches on.
 
-    A broker supports it only if ``group.coordinator.rebalance.protocols`` lists ``protocol``; in
-    any case if that is None."""
+    A broker supports it only if ``group.coordinator.rebalance.protocols`` lists ``protocol``, or,
+    if that is None, any protocol but ``classic``."""
 
     name: str
     levels: Levels
@@ -49,11 +52,35 @@ FEATURES: Final = (
         "consumer groups whose coordinator assigns the partitions",
         "consumer",
     ),
+    Feature(
+        SHARE_VERSION,
+        Levels(0, 1),
+        "KIP-932",
+        "share groups, whose members share the records of a partition",
+        "share",
+    ),
+    Feature(
+        TRANSACTION_VERSION,
+        Levels(0, 2),
+        "KIP-890",
+        "flexible records of transactions (1), a new producer epoch for each transaction (2)",
+    ),
+    Feature(
+        STREAMS_VERSION,
+        Levels(0, 1),
+        "KIP-1071",
+        "streams groups, whose coordinator assigns the tasks of Kafka Streams",
+        "streams",
+    ),
 )
 
 
 def supported_features(rebalance_protocols: Collection[str]) -> Mapping[str, Levels]:
-    """Return the features that a broker with these rebalance protocols supports, by name."""
+    """Return the features that a broker with these rebalance protocols supports, by name.
+
+    With ``classic`` alone it supports none, like a broker of Kafka 3.9, which may then join."""
+    if set(rebalance_protocols) == {"classic"}:
+        return {}
     return {
         feature.name: feature.levels
         for feature in FEATURES

@@ -47,6 +47,7 @@ class SettingGroup(NamedTuple):
 # fmt: off
 INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("A broker here is one event loop, with a few helper threads for disks.", (
+        _int("share.coordinator.threads", 1, "Threads of the share coordinator.", at_least(1)),
         _int("background.threads", 10, "Threads for background tasks.", at_least(1)),
         _int("group.coordinator.threads", 1, "Threads of the new group coordinator.", at_least(1)),
         _int("num.io.threads", 8, "Threads that process requests.", at_least(1)),
@@ -119,27 +120,12 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
-    SettingGroup("Consumer groups (KIP-848) are served without these, and share groups are not served.", (
-        _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
-        _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
-        _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
-        _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
+    SettingGroup("Groups of KIP-848, KIP-932 and KIP-1071 are served without these.", (
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
+        _int("share.coordinator.append.linger.ms", -1, "How long the share coordinator collects records before it writes them.", at_least(-1)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
-        _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
         _bool("group.share.enable", False, "Serve share groups.", internal=True),
-        _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),
         _short("group.share.max.groups", 10, "Most share groups.", between(1, 100)),
-        _int("group.share.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a share group may have.", at_least(1)),
-        _int("group.share.max.record.lock.duration.ms", 60000, "Longest time for which a record may be acquired.", between(30000, 3600000)),
-        _int("group.share.max.session.timeout.ms", 60000, "Longest session time-out that a share group may have.", at_least(1)),
-        _short("group.share.max.size", 200, "Most members of a share group.", between(10, 1000)),
-        _int("group.share.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a share group may have.", at_least(1)),
-        _int("group.share.min.record.lock.duration.ms", 15000, "Shortest time for which a record may be acquired.", between(1000, 30000)),
-        _int("group.share.min.session.timeout.ms", 45000, "Shortest session time-out that a share group may have.", at_least(1)),
-        _int("group.share.partition.max.record.locks", 200, "Most acquired records of a partition.", between(100, 10000)),
-        _int("group.share.record.lock.duration.ms", 30000, "How long a record is acquired.", between(1000, 60000)),
-        _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
     )),
     SettingGroup("Kafka uses it with KRaft. Brokers here keep their metadata in ZooKeeper.", (
         _int("broker.heartbeat.interval.ms", 2000, "Pause between a broker's heartbeats to the controller."),

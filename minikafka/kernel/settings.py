@@ -66,7 +66,7 @@ def _kafka_version(value: Any) -> str | None:
 
 
 def _rebalance_protocols(value: Any) -> str | None:
-    known = one_of("consumer", "classic", "share", "unknown")(value)
+    known = one_of("consumer", "classic", "share", "streams", "unknown")(value)
     if known is None and "classic" not in value:
         return "Disabling the 'classic' protocol is not supported."
     return known
@@ -275,6 +275,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
     _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
+    _int("share.fetch.purgatory.purge.interval.requests", 1000, "Completed share fetches kept before watcher lists are purged."),
     # -- groups
     _int("group.min.session.timeout.ms", 6000, "Shortest session time-out that a member may ask for."),
     _int("group.max.session.timeout.ms", 1800000, "Longest session time-out that a member may ask for."),
@@ -282,10 +283,39 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("group.max.size", MAX_INT, "Most members of a group.", at_least(1)),
     _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
     _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
+    _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a consumer group may have.", at_least(1)),
+    _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a consumer group may have.", at_least(1)),
     _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
     _string("group.consumer.migration.policy", "bidirectional", "Which groups with members change their protocol: classic groups become consumer groups (upgrade) when a member of that protocol joins, consumer groups become classic ones (downgrade) when the last one has left.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
+    _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a consumer group may have.", at_least(1)),
+    _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a consumer group may have.", at_least(1)),
     _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
-    _list("group.coordinator.rebalance.protocols", ("classic", "consumer"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, which the first controller of a new cluster puts in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "share", "streams"), "Protocols by which groups may be rebalanced. With consumer this broker supports the feature group.version, with share share.version, with streams streams.version; the first controller of a new cluster puts them in force. With classic alone brokers of Apache Kafka 3.9 can join: they know no feature, and end beside one that is in force.", _rebalance_protocols),
+    _list("group.share.assignors", ("simple",), "Assignor of share groups: simple, also by the name of its Java class."),
+    _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
+    _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),
+    _int("group.share.initialize.retry.interval.ms", 30000, "How long a share coordinator may take to make the state of a share-partition before it is asked again; at least offsets.commit.timeout.ms.", at_least(1), internal=True),
+    _int("group.share.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a share group may have.", at_least(1)),
+    _int("group.share.max.record.lock.duration.ms", 60000, "Longest time for which a share group may acquire records.", between(30000, 3600000)),
+    _int("group.share.max.share.sessions", 2000, "Most share sessions of a broker: one for each member of a share group that fetches from it.", at_least(1)),
+    _int("group.share.max.session.timeout.ms", 60000, "Longest session time-out that a share group may have.", at_least(1)),
+    _int("group.share.max.size", 200, "Most members of a share group.", between(1, 1000)),
+    _int("group.share.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a share group may have.", at_least(1)),
+    _int("group.share.min.record.lock.duration.ms", 15000, "Shortest time for which a share group may acquire records.", between(1000, 30000)),
+    _int("group.share.min.session.timeout.ms", 45000, "Shortest session time-out that a share group may have.", at_least(1)),
+    _int("group.share.partition.max.record.locks", 2000, "Most records of a partition that a share group may have in flight.", between(100, 10000)),
+    _int("group.share.record.lock.duration.ms", 30000, "How long a share group acquires records.", between(1000, 3600000)),
+    _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
+    _int("group.streams.heartbeat.interval.ms", 5000, "Heartbeat interval of a streams group's members.", at_least(1)),
+    _int("group.streams.initial.rebalance.delay.ms", 3000, "How long an empty streams group waits for more members after the first.", at_least(0)),
+    _int("group.streams.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a streams group may have.", at_least(1)),
+    _int("group.streams.max.session.timeout.ms", 60000, "Longest session time-out that a streams group may have.", at_least(1)),
+    _int("group.streams.max.size", MAX_INT, "Most members of a streams group.", at_least(1)),
+    _int("group.streams.max.standby.replicas", 2, "Most standby tasks for each task that a streams group may have.", at_least(0)),
+    _int("group.streams.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a streams group may have.", at_least(1)),
+    _int("group.streams.min.session.timeout.ms", 45000, "Shortest session time-out that a streams group may have.", at_least(1)),
+    _int("group.streams.num.standby.replicas", 0, "Standby tasks for each task with state of a streams group.", at_least(0)),
+    _int("group.streams.session.timeout.ms", 45000, "Session time-out of a streams group's members.", at_least(1)),
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),
@@ -299,6 +329,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
     _int("transactional.id.expiration.ms", 604800000, "How long an unused transactional id is kept.", at_least(1)),
     _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
+    _int("add.partitions.to.txn.retry.backoff.ms", 20, "Pause before a broker tries again to add partitions to a transaction (KIP-890).", at_least(1)),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "How long a broker tries again to add partitions to a transaction (KIP-890).", at_least(0)),
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),
@@ -306,6 +338,17 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.state.log.min.isr", 2, "min.insync.replicas of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.segment.bytes", 100 * 1024 * 1024, "Segment size of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when transactions are loaded.", at_least(1)),
+    # -- share groups
+    _int("share.coordinator.state.topic.num.partitions", 50, "Partitions of the share-group state topic, when it is created.", at_least(1)),
+    _short("share.coordinator.state.topic.replication.factor", 3, "Replicas of the share-group state topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
+    _short("share.coordinator.state.topic.min.isr", 2, "min.insync.replicas of the share-group state topic, when it is created.", at_least(1)),
+    _int("share.coordinator.state.topic.segment.bytes", 100 * 1024 * 1024, "Segment size of the share-group state topic, when it is created.", at_least(1)),
+    _int("share.coordinator.state.topic.compression.codec", 0, "Codec in which states of share-partitions are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
+    _int("share.coordinator.state.topic.prune.interval.ms", 300000, "How often records of that topic that no state needs are deleted.", at_least(1), internal=True),
+    _int("share.coordinator.snapshot.update.records.per.snapshot", 500, "Changes of a share-partition's state that are written between two snapshots of it.", between(0, 500)),
+    _int("share.coordinator.cold.partition.snapshot.interval.ms", 300000, "Age at which the snapshot of a state without changes is written again.", at_least(1), internal=True),
+    _int("share.coordinator.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when states of share-partitions are loaded.", at_least(1)),
+    _int("share.coordinator.write.timeout.ms", 5000, "How long a change of a state waits for the replicas of the share-group state topic.", at_least(1)),
     # -- controller
     _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
     _bool("auto.leader.rebalance.enable", True, "Give leaderships back to preferred replicas when too many are elsewhere."),
@@ -374,6 +417,27 @@ def _together(values: Mapping[str, Any]) -> str | None:
             f"{delay}={values[delay]} should always be less than {idle}={values[idle]} to prevent "
             "failed authentication responses from timing out"
         )
+    problems = (_group_times(values, kind) for kind in ("consumer", "share", "streams"))
+    return next(filter(None, problems), None)
+
+
+def _group_times(values: Mapping[str, Any], kind: str) -> str | None:
+    """Return why the times of a kind of group do not go together; None if they do."""
+    prefix = f"group.{kind}."
+    ranges = ["heartbeat.interval.ms", "session.timeout.ms"]
+    if kind == "share":
+        ranges.append("record.lock.duration.ms")
+    for name in ranges:
+        key, low, high = prefix + name, f"{prefix}min.{name}", f"{prefix}max.{name}"
+        if values[high] < values[low]:
+            return f"{high} must be greater than or equal to {low}"
+        if values[key] < values[low]:
+            return f"{key} must be greater than or equal to {low}"
+        if values[key] > values[high]:
+            return f"{key} must be less than or equal to {high}"
+    beat, session = (prefix + name for name in ranges[:2])
+    if values[beat] >= values[session]:
+        return f"{beat} must be less than {session}"
     return None
 
 

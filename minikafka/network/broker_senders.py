@@ -31,10 +31,11 @@ class BrokerSenders(Generic[T]):
     """Send queued items to brokers over one connection with one request in flight to each.
 
     ``address`` returns a broker's host and port, or None while the broker is not alive.
-    ``request_of`` builds a request and its version from items with distinct ``key``s. ``completed``
-    is called exactly once with each item: with the response, or with None if there was no response,
-    in which case the broker may or may not have carried out the request. The queues have no limit
-    here; the caller of ``put`` bounds the number of items.
+    ``request_of`` builds a request and its version from items with distinct ``key``s and the same
+    ``batch``: a request cannot mix others. ``completed`` is called exactly once with each item:
+    with the response, or with None if there was no response, in which case the broker may or may
+    not have carried out the request. The queues have no limit here; the caller of ``put`` bounds
+    the number of items.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class BrokerSenders(Generic[T]):
         request_of: Callable[[Sequence[T]], tuple[Message, int]],
         completed: Callable[[Sequence[T], Any], None],
         log: EventLog,
+        batch: Callable[[T], Hashable] = lambda item: None,
     ) -> None:
         self._network = network
         self._clock = clock
         self._config = config
         self._address = address
         self._key = key
+        self._batch = batch
         self._request_of = request_of
         self._completed = completed
         self._log = log
@@ -111,14 +114,15 @@ class BrokerSenders(Generic[T]):
             del self._sending[broker_id]
 
     def _take(self, queue: deque[T]) -> list[T]:
-        """Take items from the front of the queue, at most one for each key. Skipped items keep
-        their order and their place in front of the items behind them."""
+        """Take items of the first one's batch from the front of the queue, at most one for each
+        key. Skipped items keep their order and their place in front of the items behind them."""
         taken: dict[Hashable, T] = {}
         left: list[T] = []
-        while queue and len(taken) < MAX_ITEMS:
+        batch = self._batch(queue[0])
+        while queue and len(taken) < MAX_ITEMS and len(left) < MAX_ITEMS:
             item = queue.popleft()
             key = self._key(item)
-            if key in taken:
+            if key in taken or self._batch(item) != batch:
                 left.append(item)
             else:
                 taken[key] = item

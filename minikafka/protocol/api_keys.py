@@ -12,8 +12,8 @@ NEVER = 1 << 15  # above every version: an API that never became flexible (KIP-4
 
 class ApiKey(IntEnum):
     """One row per API: key, highest version, first flexible version, highest version in 3.9 (with
-    ZooKeeper), in 2.8 and in 2.0 (``None``: that release has no such API). The lowest version is 0
-    throughout. Versions above those of 3.9 are Kafka 4's.
+    ZooKeeper), in 2.8 and in 2.0 (``None``: that release has no such API). The lowest version is
+    ``first_version``. Versions above those of 3.9 are Kafka 4's.
     """
 
     max_version: int
@@ -40,7 +40,7 @@ class ApiKey(IntEnum):
         row.max_version_2_0 = max_version_2_0
         return row
 
-    PRODUCE = 0, 11, 9, 11, 9, 6
+    PRODUCE = 0, 13, 9, 11, 9, 6
     FETCH = 1, 18, 12, 17, 12, 8
     LIST_OFFSETS = 2, 11, 6, 9, 6, 3
     METADATA = 3, 13, 9, 12, 11, 6
@@ -66,9 +66,9 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 4, 1
     ADD_PARTITIONS_TO_TXN = 24, 5, 3, 5, 3, 1
     ADD_OFFSETS_TO_TXN = 25, 4, 3, 4, 3, 1
-    END_TXN = 26, 4, 3, 4, 3, 1
-    WRITE_TXN_MARKERS = 27, 1, 1, 1, 1, 0
-    TXN_OFFSET_COMMIT = 28, 4, 3, 4, 3, 1
+    END_TXN = 26, 5, 3, 4, 3, 1
+    WRITE_TXN_MARKERS = 27, 2, 1, 1, 1, 0
+    TXN_OFFSET_COMMIT = 28, 5, 3, 4, 3, 1
     DESCRIBE_ACLS = 29, 3, 2, 3, 2, 1
     CREATE_ACLS = 30, 3, 2, 3, 2, 1
     DELETE_ACLS = 31, 3, 2, 3, 2, 1
@@ -106,15 +106,41 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72, 0, 0, None, None, None
     LIST_CONFIG_RESOURCES = 74, 1, 0, None, None, None
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
+    SHARE_GROUP_HEARTBEAT = 76, 1, 0, None, None, None
+    SHARE_GROUP_DESCRIBE = 77, 1, 0, None, None, None
+    SHARE_FETCH = 78, 2, 0, None, None, None
+    SHARE_ACKNOWLEDGE = 79, 2, 0, None, None, None
+    INITIALIZE_SHARE_GROUP_STATE = 83, 0, 0, None, None, None
+    READ_SHARE_GROUP_STATE = 84, 0, 0, None, None, None
+    WRITE_SHARE_GROUP_STATE = 85, 1, 0, None, None, None
+    DELETE_SHARE_GROUP_STATE = 86, 0, 0, None, None, None
+    READ_SHARE_GROUP_STATE_SUMMARY = 87, 1, 0, None, None, None
+    STREAMS_GROUP_HEARTBEAT = 88, 0, 0, None, None, None
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, None, None, None
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, 1, 0, None, None, None
+    ALTER_SHARE_GROUP_OFFSETS = 91, 0, 0, None, None, None
+    DELETE_SHARE_GROUP_OFFSETS = 92, 0, 0, None, None, None
 
     @property
     def api_name(self) -> str:
         """Kafka's name as in logs and metrics: ``LeaderAndIsr``."""
         return self.name.title().replace("_", "")
 
+    @property
+    def first_version(self) -> int:
+        return FIRST_VERSIONS.get(self, 0)
+
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
 
+
+# The first version of an API, if it is not 0: Kafka has removed the versions of early access.
+FIRST_VERSIONS: Final[Mapping[int, int]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_FETCH: 1,
+    ApiKey.SHARE_ACKNOWLEDGE: 1,
+}
 
 # The last version of each API that Kafka calls deprecated: 4.0 has removed it (KIP-896).
 LAST_DEPRECATED: Final[Mapping[int, int]] = {
@@ -186,10 +212,10 @@ class Release(Enum):
     def oldest(self, api_key: ApiKey) -> int:
         """Return the lowest version of an API that the release has."""
         if self.is_before_4 or self is Release.NEWEST:
-            return 0
+            return api_key.first_version
         if self is Release.KAFKA_4_0 and api_key is ApiKey.JOIN_GROUP:
             return 2
-        return _OLDEST_IN_4.get(api_key, 0)
+        return _OLDEST_IN_4.get(api_key, api_key.first_version)
 
     def oldest_listed(self, api_key: ApiKey) -> int:
         """Return the lowest version in ApiVersions. Kafka 4 lists versions of Produce that it does
@@ -220,7 +246,7 @@ _BETWEEN_BROKERS: Final = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
-# The lowest versions of 4.0 to 4.2 (KIP-896). Keys of share groups have no other version.
+# The lowest versions of 4.0 to 4.2 (KIP-896), unless it is ``first_version``.
 _OLDEST_IN_4: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 3,
     ApiKey.FETCH: 4,
@@ -241,8 +267,6 @@ _OLDEST_IN_4: Final[Mapping[int, int]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: 1,
     ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
-    76: 1,  # ShareGroupHeartbeat
-    77: 1,  # ShareGroupDescribe
     78: 1,  # ShareFetch
     79: 1,  # ShareAcknowledge
 }

@@ -123,7 +123,7 @@ def request(
 ) -> MessageSpec:
     """The SPEC of a request: ``places`` from version 0 on, the later ones from their ``since``."""
     return MessageSpec(
-        VersionRange(0, api_key.max_version),
+        VersionRange(api_key.first_version, api_key.max_version),
         api_key.first_flexible,
         api_key.first_flexible,
         api_key,
@@ -137,7 +137,7 @@ def response(api_key: ApiKey, *addresses: Addresses) -> MessageSpec:
     # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
     flexible_header = NEVER if api_key is ApiKey.API_VERSIONS else api_key.first_flexible
     return MessageSpec(
-        VersionRange(0, api_key.max_version),
+        VersionRange(api_key.first_version, api_key.max_version),
         api_key.first_flexible,
         flexible_header,
         api_key,
@@ -179,6 +179,7 @@ UUID_TYPE = Fixed("uuid", "16s", 16)
 Bool: TypeAlias = Annotated[bool, BOOL]
 Int8: TypeAlias = Annotated[int, Fixed("int8", "b", 1)]
 Int16: TypeAlias = Annotated[int, Fixed("int16", "h", 2)]
+UInt16: TypeAlias = Annotated[int, Fixed("uint16", "H", 2)]
 Int32: TypeAlias = Annotated[int, Fixed("int32", "i", 4)]
 Int64: TypeAlias = Annotated[int, Fixed("int64", "q", 8)]
 Float64: TypeAlias = Annotated[float, Fixed("float64", "d", 8)]

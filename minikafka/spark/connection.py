@@ -119,11 +119,11 @@ class BlockingConnection:
         Raises KafkaError."""
         self._send(message, self.version_for(message, highest_version))
 
-    def send_and_forget(self, message: Message) -> None:
+    def send_and_forget(self, message: Message, highest_version: int | None = None) -> None:
         """Send a Produce request with acks=0, to which brokers do not respond.
 
         Raises KafkaError."""
-        self._send(message, self.version_for(message))
+        self._send(message, self.version_for(message, highest_version))
         self._waiting.pop()
 
     def request(self, message: Message, highest_version: int | None = None) -> Any:

@@ -149,7 +149,7 @@ def to_leader(cluster: RealCluster, topic: str) -> Iterator[Wire]:
 
 
 def produce(topic: str, acks: int = 1, timeout_ms: int = LONG_MS) -> bytes:
-    data = [TopicProduceData(topic, [PartitionProduceData(0, BATCH)])]
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, BATCH)])]
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=data)
     return encode_request(RequestHeader(ApiKey.PRODUCE, PRODUCE_VERSION, 1, "wire"), request)
 

@@ -17,7 +17,11 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "500",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 

@@ -131,7 +131,7 @@ def test_requests_without_a_response_arrive_before_the_close(play: Play) -> None
         channel = await Channel.open(network, world.clock, HOST, server.listener.port)
         accepted = await server.accepted.get()
         data = PartitionProduceData(0, b"x" * 100_000)
-        produce = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", [data])])
+        produce = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[data])])
         for _ in range(30):
             await channel.send(produce, 9, 10_000)
         channel.close()

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 # types for mypyc, which are imported by a type checker only.
 BASE = {
     "crc32c", "cramjam", "cryptography", "h11", "joserfc", "kazoo", "minikafka", "mypy_extensions",
-    "pytest", "re2", "rich", "structlog", "uvloop",
+    "pytest", "re2", "rich", "structlog", "uvloop", "xxhash",
 }  # fmt: skip
 # What packages of the extras bring themselves: mcp and pyspark.
 BROUGHT = {"page": {"anyio"}, "spark": {"py4j"}}

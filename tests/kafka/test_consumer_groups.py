@@ -5,41 +5,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from itertools import groupby
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from minikafka.core.client.assignors.model import Subscription
 from minikafka.core.client.assignors.wire import encode_assignment, encode_subscription
-from minikafka.core.group.records import (
-    ConsumerGroupRecord,
-    GroupRecord,
-    GroupStored,
-    decode_record,
-    encode_record,
-)
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from minikafka.protocol.messages.consumer_group_log import ConsumerGroupMetadataValue
-from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
-from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
 from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.list_groups import ListGroupsRequest
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -51,17 +35,18 @@ from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.group_conversation import GroupConversation
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 TIMEOUT_MS = 20_000
 GROUP = "group"
+BROKER = 1
 # Members subscribe to one of them at a time: Kafka goes through several in the order of their ids.
 PARTITIONS = {"ka": 6, "kb": 3}
 JOINS: dict[str, Any] = {
@@ -82,53 +67,20 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
-    settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    settings = {
+        "broker.rack": RACK,
+        "offsets.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
     with InsideCluster(1, settings) as cluster:
         yield cluster.bootstrap
 
 
-class Conversation:
-    """The requests of a test to one broker, and what it has answered: texts, in which topic ids
-    are replaced by names, and so are the ids of members that the broker has made."""
+class Conversation(GroupConversation):
+    """The requests of members of both protocols."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.group = GROUP
-        self.ids: dict[str, UUID] = {}
-        self.member_ids: dict[str, str] = {}
-        self.answers: list[tuple[str, str]] = []
-
-    async def begin(self) -> None:
-        """Create the topics, and wait until the coordinator is there."""
-        topics = [CreatableTopic(name, count, 1) for name, count in PARTITIONS.items()]
-        await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
-        wanted = [MetadataRequestTopic(name=name) for name in PARTITIONS]
-        while len(self.ids) < len(PARTITIONS):
-            response = await self.request(MetadataRequest(wanted), 12)
-            self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
-        await self.request(FindCoordinatorRequest(GROUP, 0), 3)  # makes the internal topic
-        for _ in range(200):
-            probe = await self.request(ConsumerGroupHeartbeatRequest(GROUP, "m0", 1), 1)
-            if probe.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                return
-            await asyncio.sleep(0.1)
-
-    async def request(self, message: Any, version: int) -> Any:
-        return await self._channel.request(message, version, TIMEOUT_MS)
-
-    async def ask(self, label: str, message: Any, version: int) -> Any:
-        response = await self.request(message, version)
-        self._tidy(response)
-        self.answers.append((f"{self.group}: {label}", self._named(response)))
-        return response
-
-    def _named(self, value: Any) -> str:
-        text = repr(value)
-        for name, topic_id in self.ids.items():
-            text = text.replace(repr(topic_id), f"<{name}>")
-        for name, member_id in self.member_ids.items():
-            text = text.replace(member_id, f"<{name}>")
-        return text
+        super().__init__(channel, GROUP, PARTITIONS)
 
     async def beat(self, label: str, member_id: str, epoch: int, **facts: Any) -> None:
         group_id, version = facts.pop("group_id", self.group), facts.pop("version", 1)
@@ -194,55 +146,6 @@ class Conversation:
 
     async def leave(self, label: str, *members: MemberIdentity) -> None:
         await self.ask(label, LeaveGroupRequest(self.group, members=list(members)), 5)
-
-    def _tidy(self, value: Any) -> None:
-        """Sort rows of topics and members: Kafka's are in the order of a hash map."""
-        names = {topic_id: name for name, topic_id in self.ids.items()}
-        if isinstance(value, list):
-            for each in value:
-                self._tidy(each)
-            if value and hasattr(value[0], "topic_id"):
-                value.sort(key=lambda row: names.get(row.topic_id, ""))
-            elif value and hasattr(value[0], "member_id"):
-                value.sort(key=lambda row: self._named(row.member_id))
-        elif is_dataclass(value):
-            for each in fields(value):
-                self._tidy(getattr(value, each.name))
-
-    async def records(self) -> list[str]:
-        """Return the records of the group, and check that we would write their bytes."""
-        name = "__consumer_offsets"
-        topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
-        response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
-        found: list[GroupRecord] = []
-        for record in decode_records(response.responses[0].partitions[0].records):
-            decoded = decode_record(record.key or b"", record.value)
-            if _is_compared(decoded):
-                assert decoded is not None
-                assert encode_record(decoded) == (record.key, record.value)
-                found.append(decoded)
-        return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
-
-    def _text(self, record: GroupRecord) -> str:
-        assert isinstance(record, ConsumerGroupRecord | GroupStored)
-        self._tidy(record.value)
-        if isinstance(record.value, ConsumerGroupMetadataValue):
-            record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
-        if isinstance(record, GroupStored) and record.value is not None:
-            record.value.current_state_timestamp = 0
-        return self._named(record)
-
-
-def _is_compared(record: GroupRecord | None) -> bool:
-    """Kafka 4 writes an empty generation 0 when a classic group is created."""
-    if isinstance(record, GroupStored):
-        return record.value is None or record.value.generation > 0
-    return isinstance(record, ConsumerGroupRecord)
-
-
-def _kind(record: GroupRecord) -> object:
-    """Records of one kind that follow each other are in the order of a hash map."""
-    return type(record.key) if isinstance(record, ConsumerGroupRecord) else None
 
 
 async def refusals(talk: Conversation) -> None:

@@ -126,7 +126,10 @@ def test_a_fetch_waits_although_a_partition_is_unknown(
             cluster,
             broker_id,
             ProduceRequest(
-                None, 1, 10_000, [TopicProduceData(name, [PartitionProduceData(0, batch(b"v"))])]
+                None,
+                1,
+                10_000,
+                [TopicProduceData(name, partition_data=[PartitionProduceData(0, batch(b"v"))])],
             ),
             9,
         )

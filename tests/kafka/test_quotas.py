@@ -49,7 +49,7 @@ async def request(
 
 def produce(broker_id: int, size: int, topic: str = TOPIC) -> ProduceRequest:
     data = PartitionProduceData(broker_id - 1, batch(bytes(size)))
-    return ProduceRequest(None, 1, 10_000, [TopicProduceData(topic, [data])])
+    return ProduceRequest(None, 1, 10_000, [TopicProduceData(topic, partition_data=[data])])
 
 
 def fetch(broker_id: int) -> FetchRequest:

@@ -170,7 +170,7 @@ def test_a_consumer_without_an_acl_gets_no_records(version: int) -> None:
     async def scenario(_: SimCluster) -> list[tuple[int, bool]]:
         await authorized.prepare()
         data = [PartitionProduceData(0, build_batch([(1, None, b"v" * 10, [])]))]
-        produce = ProduceRequest(None, 1, 1000, [TopicProduceData("secret", data)])
+        produce = ProduceRequest(None, 1, 1000, [TopicProduceData("secret", partition_data=data)])
         assert (await authorized.ask(ADMIN, produce, 9)).responses[0].partition_responses[
             0
         ].error_code == 0
@@ -198,8 +198,11 @@ def test_a_request_of_thousands_of_topics_is_decided_in_slices() -> None:
     async def scenario(_: SimCluster) -> tuple[list[int], list[int]]:
         await authorized.prepare()
         records = build_batch([(1, None, b"v" * 10, [])])
-        topics = [TopicProduceData(name, [PartitionProduceData(0, records)]) for name in names]
-        topics[700] = TopicProduceData("open", topics[700].partition_data)
+        topics = [
+            TopicProduceData(name, partition_data=[PartitionProduceData(0, records)])
+            for name in names
+        ]
+        topics[700] = TopicProduceData("open", partition_data=topics[700].partition_data)
         produced = await authorized.ask(BOB, ProduceRequest(None, 1, 1000, topics), 9)
         errors = {row.name: row.partition_responses[0].error_code for row in produced.responses}
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)

@@ -73,7 +73,7 @@ class Client:
 
 def produce(size: int, acks: int = 1) -> ProduceRequest:
     data = PartitionProduceData(0, batch(bytes(size)))
-    return ProduceRequest(None, acks, 10_000, [TopicProduceData(TOPIC, [data])])
+    return ProduceRequest(None, acks, 10_000, [TopicProduceData(TOPIC, partition_data=[data])])
 
 
 def fetch(offset: int, max_bytes: int, **fields: Any) -> FetchRequest:

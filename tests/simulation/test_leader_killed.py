@@ -123,7 +123,9 @@ async def produced_at(world: World, broker_id: int, timeout_ms: int = 3_000) -> 
     )
     value = b"0"  # which the writer has sent, too
     batch = memoryview(build_batch([(world.clock.wall_ms(), None, value, [])]))
-    data = TopicProduceData(WATCHED.topic, [PartitionProduceData(WATCHED.partition, batch)])
+    data = TopicProduceData(
+        WATCHED.topic, partition_data=[PartitionProduceData(WATCHED.partition, batch)]
+    )
     request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data])
     try:
         response = await channel.request(request, 9, 2 * timeout_ms)

@@ -1,4 +1,4 @@
-"""The verb `configs`: settings of topics, brokers, loggers and client metrics, and quotas.
+"""The verb `configs`: settings of topics, brokers, loggers, client metrics and groups; quotas.
 
 Options and output are those of kafka-configs; quotas are of users, clients and addresses.
 """
@@ -211,10 +211,12 @@ TYPES: Mapping[str, ResourceType] = {
     "brokers": ResourceType.BROKER,
     "broker-loggers": ResourceType.BROKER_LOGGER,
     "client-metrics": ResourceType.CLIENT_METRICS,
+    "groups": ResourceType.GROUP,
 }
 # Named resources: there are those that have a setting. Values that were set have these sources.
 NAMED: Mapping[ResourceType, ConfigSource] = {
     ResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
 }
 
 
@@ -238,8 +240,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="entity_names",
         action="append",
         default=[],
-        help="a topic, a broker's id, a client metrics resource, a user, a client id or an "
-        "address; of several types, in the same order",
+        help="a topic, a broker's id, a client metrics resource, a group, a user, a client id or "
+        "an address; of several types, in the same order",
     )
     parser.add_argument(
         "--entity-default",
@@ -258,6 +260,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name.add_argument(
         "--client-metrics", metavar="NAME", help="short for --entity-type client-metrics ..."
     )
+    name.add_argument("--group", metavar="ID", help="short for --entity-type groups ...")
     name.add_argument(
         "--broker-defaults",
         action="store_true",
@@ -319,6 +322,7 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
         (args.broker is not None, "brokers", args.broker),
         (args.broker_logger is not None, "broker-loggers", args.broker_logger),
         (args.client_metrics is not None, "client-metrics", args.client_metrics),
+        (args.group is not None, "groups", args.group),
         (args.broker_defaults, "brokers", CLUSTER_DEFAULT),
     )
     for given, long_form, name in short:

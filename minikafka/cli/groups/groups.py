@@ -34,7 +34,13 @@ from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
-from minikafka.core.client.admin.groups import CLASSIC, CONSUMER, GroupDescription
+from minikafka.core.client.admin.groups import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -173,17 +179,18 @@ STATES = (
     "CompletingRebalance",
     "Assigning",
     "Reconciling",
+    "NotReady",
     "Stable",
     "Dead",
 )
-TYPES = (CLASSIC, CONSUMER)
+TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
 NO_STATE = "Dead"  # the state in which brokers describe a group that does not exist
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|describe|reset-offsets|delete|delete-offsets|timeline"
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = _action(actions, "list", "list the ids of consumer groups")
+    listing = add_group_action(actions, "list", "list the ids of consumer groups")
     listing.add_argument(
         "--state",
         nargs="?",
@@ -199,7 +206,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show the type of each group, and only groups of the named types",
     )
     add_json_argument(listing)
-    describe = _action(actions, "describe", "show offsets and lag, members or state", several=True)
+    describe = add_group_action(actions, "describe", "show offsets, members or state", several=True)
     what = describe.add_mutually_exclusive_group()
     what.add_argument(
         "--offsets", action="store_true", help="show committed offsets and lag (default)"
@@ -213,13 +220,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "consumer group also the epochs, and with --members the target assignments",
     )
     add_json_argument(describe, "print JSON: state and members, and offsets by default")
-    reset = _action(
+    reset = add_group_action(
         actions, "reset-offsets", "reset the offsets of groups without active members", several=True
     )
     reset.add_argument(
         "--all-topics", action="store_true", help="all topics with a committed offset"
     )
-    _add_topic(reset, required=False)
+    add_topic(reset, required=False)
     add_scenarios(reset)
     how = reset.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="print the new offsets only (default)")
@@ -227,12 +234,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reset.add_argument(
         "--export", action="store_true", help="print the new offsets as CSV, for --from-file"
     )
-    _action(
-        actions, "delete", "delete groups without active members and their offsets", several=True
+    add_group_action(actions, "delete", "delete groups without active members", several=True)
+    offsets = add_group_action(
+        actions, "delete-offsets", "delete the offsets of one group for topics"
     )
-    offsets = _action(actions, "delete-offsets", "delete the offsets of one group for topics")
     offsets.add_argument("--group", required=True, help="the group whose offsets go")
-    _add_topic(offsets, required=True)
+    add_topic(offsets, required=True)
     of_life = "show the history of a group from the event logs of brokers"
     timeline = add_action(actions, "timeline", of_life)
     timeline.add_argument("--group", required=True, help="the group whose history is shown")
@@ -241,9 +248,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _action(
+def add_group_action(
     actions: Any, name: str, help_text: str, several: bool = False
 ) -> argparse.ArgumentParser:
+    """Add an action that talks to a cluster; with ``several`` about groups that are named."""
     parser = add_action(actions, name, help_text)
     add_bootstrap_argument(parser)
     if several:
@@ -255,7 +263,7 @@ def _action(
     return parser
 
 
-def _add_topic(parser: argparse.ArgumentParser, required: bool) -> None:
+def add_topic(parser: argparse._ActionsContainer, required: bool) -> None:
     parser.add_argument(
         "--topic",
         action="append",
@@ -309,7 +317,8 @@ def chosen(given: str | None, known: Sequence[str], what: str) -> list[str]:
 async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
     if not args.all_groups:
         return list(dict.fromkeys(args.group))
-    names = [group.group_id for group in await admin.list_groups()]
+    groups = await admin.list_groups()
+    names = [group.group_id for group in groups if group.group_type not in (SHARE, STREAMS)]
     if not names:
         print("minikafka: there are no consumer groups", file=sys.stderr)
     return names
@@ -324,9 +333,9 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     groups: list[GroupDescription] = []
     for group_id, outcome in sorted(outcomes.items()):
         if isinstance(outcome, KafkaError):
-            failed += _complain(f"group {group_id}: {outcome}")
+            failed += complain(f"group {group_id}: {outcome}")
         elif outcome.state == NO_STATE:
-            failed += _complain(f"Consumer group '{group_id}' does not exist.")
+            failed += complain(f"Consumer group '{group_id}' does not exist.")
         else:
             groups.append(outcome)
     evictions: dict[str, str] = {}
@@ -393,9 +402,9 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
         print("minikafka: nothing is changed without --execute", file=sys.stderr)
     for group_id, group in (await admin.describe_groups(await _wanted(admin, args))).items():
         if isinstance(group, KafkaError):
-            failed += _complain(f"group {group_id}: {group}")
+            failed += complain(f"group {group_id}: {group}")
         elif group.state not in ("Empty", NO_STATE):
-            failed += _complain(
+            failed += complain(
                 f"Assignments can only be reset if the group '{group_id}' is inactive, "
                 f"but the current state is {group.state}."
             )
@@ -422,7 +431,7 @@ async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
     refused = {partition: error for partition, error in outcomes.items() if error is not None}
     for partition, error in refused.items():
         del offsets[partition]
-        _complain(f"group {group_id}, {partition}: {error}")
+        complain(f"group {group_id}, {partition}: {error}")
     return len(refused)
 
 
@@ -431,7 +440,7 @@ async def delete(admin: Admin, args: argparse.Namespace) -> int:
     done = [group_id for group_id, error in outcomes.items() if error is None]
     failed = {group_id: error for group_id, error in outcomes.items() if error is not None}
     if failed:
-        _complain("Deletion of some consumer groups failed:")
+        complain("Deletion of some consumer groups failed:")
         for group_id, error in failed.items():
             print(f"* Group '{group_id}' could not be deleted due to: {error}", file=sys.stderr)
     names = ", ".join(f"'{group_id}'" for group_id in done)
@@ -458,10 +467,10 @@ async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:
         outcomes = await admin.delete_group_offsets(args.group, partitions)
     except KafkaError as error:
         refusal = _REFUSALS.get(error.code)
-        return _complain(refusal.format(args.group) if refusal else f"{args.group}: {error}")
+        return complain(refusal.format(args.group) if refusal else f"{args.group}: {error}")
     failed = any(error is not None for error in outcomes.values())
     if failed:
-        _complain("Encounter some partition level error, see the follow-up details:")
+        complain("Encounter some partition level error, see the follow-up details:")
     else:
         topics = ", ".join(args.topic)
         print(f"Request succeed for deleting offsets with topic {topics} group {args.group}")
@@ -473,6 +482,7 @@ async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _complain(sentence: str) -> int:
+def complain(sentence: str) -> int:
+    """Print an error as Kafka's tools do. Return 1, the exit status."""
     print(f"\nError: {sentence}", file=sys.stderr)
     return 1

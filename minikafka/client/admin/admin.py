@@ -13,6 +13,7 @@ from minikafka.client.admin.features import FeatureAdmin
 from minikafka.client.admin.groups import GroupAdmin
 from minikafka.client.admin.replicas import PlacementAdmin, delete_records
 from minikafka.client.admin.security import AclAdmin, DelegationTokenAdmin, ScramCredentialAdmin
+from minikafka.client.admin.share_groups import ShareGroupAdmin
 from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
 from minikafka.client.offsets import list_offsets
@@ -47,6 +48,7 @@ class Admin(
     FeatureAdmin,
     PlacementAdmin,
     GroupAdmin,
+    ShareGroupAdmin,
     TransactionAdmin,
     ScramCredentialAdmin,
     DelegationTokenAdmin,

@@ -251,9 +251,9 @@ class Sender:
     ) -> dict[TopicPartition, PartitionProduceResponse]:
         """Send one request and return the outcome of each partition. Raises KafkaError."""
         config, counts = self._config, self.counts
-        transactional = self._transactions is not None
+        transactions = self._transactions
         built = [
-            batch.build(config.compression, config.compression_level, transactional)
+            batch.build(config.compression, config.compression_level, transactions is not None)
             for batch in batches
         ]
         counts.bytes_sent += sum(map(len, built))
@@ -261,16 +261,20 @@ class Sender:
             zip((batch.topic_partition for batch in batches), built, strict=True),
             config.acks,
             config.request_timeout_ms,
-            None if self._transactions is None else self._transactions.transactional_id,
+            None if transactions is None else transactions.transactional_id,
+            transactions is not None and transactions.version_2,
         )
         counts.requests += 1
         counts.batches += len(batches)
         connections = self._session.connections
         if config.acks == 0:
-            await connections.send(leader, call.request)
+            await connections.send(leader, call.request, call.highest_version)
             nothing = PartitionProduceResponse(base_offset=UNKNOWN_OFFSET)
             return {batch.topic_partition: nothing for batch in batches}
-        outcomes = call.read(await connections.request(leader, call.request))
+        response = await connections.request(
+            leader, call.request, highest_version=call.highest_version
+        )
+        outcomes = call.read(response)
         missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return {
             batch.topic_partition: outcomes.get(batch.topic_partition, missing) for batch in batches

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import TypeVar
 
 from minikafka.client.session import ClusterSession, Coordinators
+from minikafka.core.client.admin.features import describe_features
 from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
@@ -20,6 +21,7 @@ from minikafka.core.client.producer.calls import (
     end_txn,
     init_producer_id,
     txn_offset_commit,
+    uses_version_2,
 )
 from minikafka.core.client.producer.sequences import Sequences
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
@@ -43,7 +45,9 @@ class TransactionManagerState(Enum):
 class TransactionManager:
     """The transactions of one producer with a transactional id.
 
-    ``failure`` is the reason why the open transaction can only be aborted.
+    ``failure`` is the reason why the open transaction can only be aborted. ``version_2`` is whether
+    the cluster has transactions of version 2 (KIP-890): brokers add partitions and groups to them,
+    and EndTxn raises the epoch.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class TransactionManager:
     ) -> None:
         self.state = TransactionManagerState.UNINITIALIZED
         self.failure: KafkaError | None = None
+        self.version_2 = False
         self._session = session
         self._sequences = sequences
         self.transactional_id = transactional_id
@@ -88,7 +93,8 @@ class TransactionManager:
             self._check_open()
             if partition in self._partitions:
                 return
-            await self._call(add_partitions_to_txn(self._producer, [partition]))
+            if not self.version_2:
+                await self._call(add_partitions_to_txn(self._producer, [partition]))
             self._partitions.add(partition)
 
     async def send_offsets(
@@ -96,9 +102,10 @@ class TransactionManager:
     ) -> None:
         """Add a group's offsets to the transaction; they take effect when it commits."""
         self._check_open()
-        await self._call(add_offsets_to_txn(self._producer, group.group_id))
+        if not self.version_2:
+            await self._call(add_offsets_to_txn(self._producer, group.group_id))
         self._has_offsets = True
-        await self._call(txn_offset_commit(self._producer, group, offsets))
+        await self._call(txn_offset_commit(self._producer, group, offsets, self.version_2))
 
     async def end(self, commit: bool) -> None:
         """Commit or abort the transaction, after all its records were delivered or have failed.
@@ -113,10 +120,12 @@ class TransactionManager:
                 raise self.failure
             self.state = ending
             if self._partitions or self._has_offsets:
-                await self._call(end_txn(self._producer, commit))
+                ended = await self._call(end_txn(self._producer, commit, self.version_2))
                 self._partitions.clear()
                 self._has_offsets = False
-            if self.failure is not None:
+                if self.version_2:
+                    self._sequences.set_producer(ended.producer_id, ended.epoch)
+            if self.failure is not None and not self.version_2:
                 await self._get_producer_id()  # nobody knows which sequences brokers have seen
             self.failure = None
             self.state = TransactionManagerState.READY
@@ -168,9 +177,13 @@ class TransactionManager:
         key = CoordinatorKey(CoordinatorType.TRANSACTION, self.transactional_id)
         node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
         await connections.connect(node_id)
-        last = connections.versions(node_id).get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1]
+        served = connections.versions(node_id)
+        features = await self._session.call_any_retrying(
+            describe_features(), self._session.deadline_ms()
+        )
+        self.version_2 = uses_version_2(features, served)
         current = NO_PRODUCER
-        if last >= EPOCH_BUMP_VERSION:
+        if served.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= EPOCH_BUMP_VERSION:
             current = ProducerIdAndEpoch(sequences.producer_id, sequences.epoch)
         producer = await self._call(
             init_producer_id(self.transactional_id, self._timeout_ms, current)

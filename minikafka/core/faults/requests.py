@@ -37,6 +37,11 @@ OF_BROKERS: Final = frozenset(
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.ENVELOPE,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     }
 )
 # The client ids of brokers among themselves, in requests that clients send as well.
@@ -74,8 +79,9 @@ def _follower(request: Any) -> int:
 
 
 def _verifies(request: Any) -> bool:
-    """Whether a partition leader asks the coordinator about its transactions (KIP-890)."""
-    return any(each.verify_only for each in getattr(request, "transactions", ()))
+    """Whether a partition leader sends its partitions of transactions to their coordinator
+    (KIP-890)."""
+    return bool(getattr(request, "transactions", ()))
 
 
 def places(api_key: ApiKey, version: int) -> Places:

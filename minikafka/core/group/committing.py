@@ -13,6 +13,7 @@ from minikafka.core.coordinator_shard import (
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import require_member
 from minikafka.core.group.group import Group, GroupConfig, GroupState
+from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.rebalance import session_timer
 from minikafka.core.group.records import CommittedOffset, GroupRecord, OffsetCommitted
 from minikafka.core.group.result import (
@@ -26,6 +27,8 @@ from minikafka.core.group.result import (
     RespondOffsets,
     current_member_error,
 )
+from minikafka.core.group.streams.group import StreamsGroup
+from minikafka.core.group.streams.member import NOT_JOINED
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -89,6 +92,10 @@ def _refusal(group: AnyGroup, facts: CommitFacts) -> ErrorCode | None:
     """Return the error code of a commit that is not allowed, else None."""
     if isinstance(group, ConsumerGroup):
         return _consumer_refusal(group, facts)
+    if isinstance(group, StreamsGroup):
+        return _streams_refusal(group, facts)
+    if not isinstance(group, Group):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     error = _classic_refusal(group, facts)
     syncing = group.state is GroupState.COMPLETING_REBALANCE and facts.transaction is None
     if error is None and syncing:
@@ -127,6 +134,40 @@ def epoch_error(
         return None
     is_classic = group.members[member_id].classic is not None
     return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _streams_refusal(group: StreamsGroup, facts: CommitFacts) -> ErrorCode | None:
+    """A member commits in its current epoch, or in one since it was assigned the tasks: a commit
+    may be under way while its epoch rises. Other clients commit as in a consumer group."""
+    is_anybody = facts.member_id == UNKNOWN_MEMBER and facts.group_instance_id is None
+    if facts.generation_id < 0 and group.is_empty:
+        return None
+    if facts.transaction is not None and facts.generation_id == -1 and is_anybody:
+        return None
+    if facts.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not facts.knows_epochs:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if is_current(group, facts.member_id, facts.generation_id, facts.offsets):
+        return None
+    if facts.transaction is not None:
+        return ErrorCode.ILLEGAL_GENERATION  # the only one of the two that producers know
+    return ErrorCode.STALE_MEMBER_EPOCH
+
+
+def is_current(
+    group: StreamsGroup, member_id: str, member_epoch: int, partitions: Iterable[TopicPartition]
+) -> bool:
+    """Return whether a member has held the tasks of all ``partitions`` since ``member_epoch``."""
+    current = group.current.get(member_id, NOT_JOINED)
+    if member_epoch >= current.member_epoch:
+        return member_epoch == current.member_epoch
+    tasks = ((group.sources.get(tp.topic), tp.partition) for tp in partitions)
+    return all(
+        subtopology is not None
+        and member_epoch >= current.epochs.get((subtopology, partition), member_epoch + 1)
+        for subtopology, partition in tasks
+    )
 
 
 def _classic_refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
@@ -211,5 +252,7 @@ def _text_bytes(record: GroupRecord) -> int:
 
 def expire(group: AnyGroup, config: GroupConfig, now_ms: int, result: GroupResult[None]) -> int:
     """Append tombstones for the group's expired offsets; return their number."""
+    if isinstance(group, ModernGroup) and not group.EXPIRES:
+        return 0
     expired = group.expired_offsets(now_ms, config.offsets_retention_ms)
     return delete_offsets(group, expired, None, result)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import ClassVar, Final
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
-from minikafka.core.group.consumer.changes import GroupChanges
+from minikafka.core.coordinator_shard import CoordinatorResult
 from minikafka.core.group.consumer.classic_members import (
     admit,
     check_protocols,
@@ -18,6 +18,7 @@ from minikafka.core.group.consumer.classic_members import (
     subscribe,
     sync,
 )
+from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.embedded import partitions_by_id, read_subscription
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, Resolution
 from minikafka.core.group.consumer.heartbeat import (
@@ -43,20 +44,21 @@ from minikafka.core.group.conversion import (
     revived,
     upgrade,
 )
-from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group, GroupConfig, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern_groups import ModernGroups
 from minikafka.core.group.rebalance import SyncFacts, prepare_rebalance, session_timer
-from minikafka.core.group.records import ConsumerGroupRecord
+from minikafka.core.group.records import ModernGroupKey
 from minikafka.core.group.result import (
     UNKNOWN_MEMBER,
     AnyGroup,
     AwaitedReply,
     CheckMember,
-    ConsumerGroupUpdate,
     GroupResult,
     MemberHeard,
-    OffsetDeletion,
+    ModernGroupUpdate,
     RequestTimer,
     ResolveRegexes,
     RespondHeartbeat,
@@ -64,8 +66,8 @@ from minikafka.core.group.result import (
     heartbeat_error,
     join_error,
     sync_error,
-    update_write_error,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import DecodeError
@@ -76,6 +78,7 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from minikafka.protocol.messages.consumer_group_log import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )
@@ -83,77 +86,42 @@ from minikafka.protocol.messages.leave_group import MemberIdentity, MemberRespon
 
 # Kafka's ``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``.
 RESOLVE_AGAIN_MS: Final = 10_000
-# Errors after which the records are in the log of the leader nevertheless.
-_IN_THE_LOG: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
-class ConsumerGroups:
-    """The consumer groups among ``groups``, which are all groups of the shard by id.
+class ConsumerGroups(ModernGroups[ConsumerGroup]):
+    """The consumer groups among ``groups``, which are all groups of the shard by id."""
 
-    A decision is applied at once, and its response waits until its records are replicated: the
-    next request builds on it, as in Kafka. If the log refuses the records, it is taken back.
-    """
+    KEYS: ClassVar[Collection[type[ModernGroupKey]]] = tuple(
+        key for key, _ in CONSUMER_GROUP_RECORDS
+    )
 
-    def __init__(self, groups: dict[str, AnyGroup], config: GroupConfig) -> None:
-        self._groups = groups
+    def __init__(
+        self, groups: dict[str, AnyGroup], config: GroupConfig, settings: SettingsOf
+    ) -> None:
+        super().__init__(ConsumerGroup, groups)
         self._config = config
-        # The last update of each group whose append is not settled yet.
-        self._updates: dict[str, ConsumerGroupUpdate] = {}
+        self._settings = settings
 
-    def clear(self) -> None:
-        self._updates.clear()
+    def _config_of(self, group_id: str) -> ConsumerGroupConfig:
+        """Return the configuration with the group's own settings."""
+        settings, config = self._settings(group_id), self._config.consumer
+        return config if settings is None else settings.of_consumers(config)
 
-    # -- the log
-
-    def load(self, record: ConsumerGroupRecord) -> None:
-        """Apply a record of a consumer group. With its last value the group goes, but for its
-        offsets."""
-        group_id = record.group_id
-        known = self._groups.get(group_id)
-        group = known
-        if not isinstance(group, ConsumerGroup):
-            if record.value is None:
-                return
-            group = self._groups[group_id] = ConsumerGroup(group_id)
-            group.offsets = group.offsets if known is None else known.offsets
-        group.replay(record.key, record.value)
-        if not group.has_records:
-            offsets = group.offsets
-            del self._groups[group_id]
-            if not offsets.is_empty:
-                self._groups[group_id] = Group(group_id, None)
-                self._groups[group_id].offsets = offsets
-
-    def settled(
-        self, update: ConsumerGroupUpdate, error: ErrorCode, now_ms: int, result: GroupResult[None]
+    def take_back(
+        self,
+        update: ModernGroupUpdate[ConsumerGroup],
+        now_ms: int,
+        result: GroupResult[None],
     ) -> None:
-        """Send the responses that depend on an update; if it is not in the log, take it back."""
-        group = update.group
-        if self._updates.get(group.group_id) is update:
-            del self._updates[group.group_id]
-        if error is ErrorCode.NONE:
-            for reply in update.replies:
-                result.reply(reply.respond, reply.response)
-            return
-        known = self._groups.get(group.group_id)  # None if the shard is unloaded
-        if error not in _IN_THE_LOG and known is not None and known in (group, update.successor):
-            self._take_back(update, now_ms, result)
-        code = update_write_error(error)
-        for reply in update.replies:
-            result.reply(reply.respond, reply.refused(code))
-
-    def _take_back(
-        self, update: ConsumerGroupUpdate, now_ms: int, result: GroupResult[None]
-    ) -> None:
-        group, name, replaced = update.group, update.group.group_id, update.replaced
-        update.changes.undo()
-        if update.successor is not None and self._groups.get(name) is update.successor:
-            self._groups[name] = group
-            retire(update.successor, ErrorCode.NOT_COORDINATOR, now_ms, result)
-        if replaced is not None and replaced.is_dead:
-            replaced = revived(replaced, self._config, now_ms, result)
-        self._restore(group, replaced)
-        self.start_timers(group, result)
+        """Undo an update that is not in the log, also a change of the protocol."""
+        name, replaced, successor = update.group.group_id, update.replaced, update.successor
+        if successor is not None and self._groups.get(name) is successor:
+            self._groups[name] = update.group
+            retire(successor, ErrorCode.NOT_COORDINATOR, now_ms, result)
+        is_there = self._groups.get(name) is update.group
+        if is_there and replaced is not None and replaced.is_dead:
+            update = replace(update, replaced=revived(replaced, self._config, now_ms, result))
+        super().take_back(update, now_ms, result)
 
     # -- requests
 
@@ -181,17 +149,17 @@ class ConsumerGroups:
                 self._take_over(changes, replaced, image)
             if facts.member_epoch == LEAVES:
                 require_member(group, facts.member_id, facts.instance_id)
-                successor = self._remove(changes, [facts.member_id], image, now_ms, result)
+                successor = self.remove(changes, [facts.member_id], image, now_ms, result)
                 response = ConsumerGroupHeartbeatResponse(
                     member_id=facts.member_id, member_epoch=LEAVES
                 )
             elif facts.member_epoch == LEAVES_FOR_NOW:
                 response = leave_for_now(changes, facts)
             else:
-                response = heartbeat(changes, facts, image, self._config.consumer)
+                response = heartbeat(changes, facts, image, self._config_of(group_id))
         except KafkaError as error:
             changes.undo()
-            self._restore(group, replaced)
+            self.restore(group, replaced)
             result.reply(respond, heartbeat_error(error))
             return result
         if replaced is not None and replaced.members:
@@ -202,11 +170,9 @@ class ConsumerGroups:
             self.start_timers(group, result)
         if _wants_resolution(group, image, now_ms):
             group.is_resolving = True
-            result.effects.append(ResolveRegexes(group))
+            result.effects.append(ResolveRegexes(group, facts.describable))
         reply = AwaitedReply(respond, response, _refused_heartbeat)
-        self._append_update(
-            ConsumerGroupUpdate(group, changes, [reply], replaced, successor), result
-        )
+        self.append(ModernGroupUpdate(group, changes, [reply], replaced, successor), result)
         return result
 
     def _require_consumer_group(
@@ -217,7 +183,7 @@ class ConsumerGroups:
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known, None
-        if facts.member_epoch != JOINS:
+        if facts.member_epoch != JOINS or isinstance(known, ModernGroup):
             if known is not None:
                 problem = f"Group {group_id} is not a consumer group."
             elif facts.member_epoch < JOINS:
@@ -232,23 +198,25 @@ class ConsumerGroups:
             group.offsets = known.offsets
         return group, known
 
-    def _take_over(self, changes: GroupChanges, replaced: Group, image: MetadataImage) -> None:
+    def _take_over(
+        self, changes: GroupChanges[ConsumerGroup], replaced: Group, image: MetadataImage
+    ) -> None:
         """Put a consumer group in the place of a classic one, with its members if it has some."""
         if replaced.members:
             upgrade(changes, replaced, image)
         else:
             changes.records += replaced.tombstones()
 
-    def _remove(
+    def remove(
         self,
-        changes: GroupChanges,
+        changes: GroupChanges[ConsumerGroup],
         member_ids: Collection[str],
         image: MetadataImage,
         now_ms: int,
         result: GroupResult[None],
     ) -> Group | None:
-        """Remove members. If all others speak the classic protocol, return the classic group that
-        takes the place of the consumer group, and begin its rebalance."""
+        """Remove members. If all others speak the classic protocol, begin the rebalance of the
+        classic group that takes the place of the consumer group, and return it."""
         group = changes.group
         result.effects += (CheckMember(group, member_id) for member_id in member_ids)
         if not can_downgrade(group, member_ids, self._config):
@@ -261,7 +229,7 @@ class ConsumerGroups:
 
     def _downgrade(
         self,
-        changes: GroupChanges,
+        changes: GroupChanges[ConsumerGroup],
         leaving: Collection[str],
         generation_id: int,
         image: MetadataImage,
@@ -275,14 +243,6 @@ class ConsumerGroups:
         result.effects += (CheckMember(group, member_id) for member_id in member_ids)
         result.effects += (session_timer(successor, m) for m in successor.members.values())
         return successor
-
-    def _restore(self, group: ConsumerGroup, replaced: Group | None) -> None:
-        """Forget a group that a refused request, or a failed append, has created."""
-        if self._groups.get(group.group_id) is group and not group.has_records:
-            if replaced is not None:
-                self._groups[group.group_id] = replaced
-            elif group.is_forgettable:
-                del self._groups[group.group_id]
 
     # -- requests of members of the classic protocol
 
@@ -315,7 +275,7 @@ class ConsumerGroups:
 
     def _join(
         self,
-        changes: GroupChanges,
+        changes: GroupChanges[ConsumerGroup],
         facts: JoinFacts,
         respond: RespondJoin,
         image: MetadataImage,
@@ -358,8 +318,8 @@ class ConsumerGroups:
             result.effects.append(MemberHeard(group, member_id, facts.session_timeout_ms))
             result.effects.append(CheckMember(group, member_id))
         reply = AwaitedReply(respond, response, join_error)
-        update = ConsumerGroupUpdate(group, changes, [reply], successor=successor)
-        self._append_update(update, result)
+        update = ModernGroupUpdate(group, changes, [reply], successor=successor)
+        self.append(update, result)
 
     def sync(
         self, group: ConsumerGroup, facts: SyncFacts, respond: RespondSync, image: MetadataImage
@@ -381,7 +341,7 @@ class ConsumerGroups:
         self._heard(group, member_id, result)
         result.effects.append(CheckMember(group, member_id))
         reply = AwaitedReply(respond, response, sync_error)
-        self._append_update(ConsumerGroupUpdate(group, GroupChanges(group), [reply]), result)
+        self.append(ModernGroupUpdate(group, GroupChanges(group), [reply]), result)
         return result
 
     def classic_heartbeat(
@@ -420,9 +380,9 @@ class ConsumerGroups:
             rows.append(MemberResponse(who.member_id, who.group_instance_id, code))
         if leaving:
             changes = GroupChanges(group)
-            successor = self._remove(changes, leaving, image, now_ms, result)
-            update = ConsumerGroupUpdate(group, changes, [], successor=successor)
-            self._append_update(update, result)
+            successor = self.remove(changes, leaving, image, now_ms, result)
+            update = ModernGroupUpdate(group, changes, [], successor=successor)
+            self.append(update, result)
         return result.responding(rows)
 
     # -- time
@@ -455,7 +415,8 @@ class ConsumerGroups:
             result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
 
     def _heard(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = session_timeout_of(group, member_id, self._config.consumer.session_timeout_ms)
+        own_ms = self._config_of(group.group_id).session_timeout_ms
+        timeout_ms = session_timeout_of(group, member_id, own_ms)
         result.effects.append(MemberHeard(group, member_id, timeout_ms))
 
     def _await_join(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
@@ -475,42 +436,6 @@ class ConsumerGroups:
         timer = RequestTimer(group, member_id, request, delay_ms)
         group.awaited[member_id, request] = timer
         result.effects.append(timer)
-
-    def _append_update(self, update: ConsumerGroupUpdate, result: GroupResult[None]) -> None:
-        """Append the changes of a group. A response without changes waits for those before it."""
-        records, group_id = update.changes.records, update.group.group_id
-        if records:
-            self._updates[group_id] = update
-            result.appends.append(CoordinatorAppend(tuple(records), update))
-            return
-        before = self._updates.get(group_id)
-        if before is not None:
-            before.replies.extend(update.replies)
-            return
-        for reply in update.replies:
-            result.reply(reply.respond, reply.response)
-
-    def expired(
-        self,
-        group: ConsumerGroup,
-        member_id: str,
-        reason: str,
-        image: MetadataImage,
-        now_ms: int,
-    ) -> GroupResult[None]:
-        """Remove a member whose session, or whose time to revoke partitions, has ended."""
-        result: GroupResult[None] = CoordinatorResult(None)
-        if group.is_dead or member_id not in group.members:
-            return result
-        result.event(
-            "consumer_member_failed", group=group.group_id, member=member_id, reason=reason
-        )
-        group.last_eviction = Eviction(member_id, reason, now_ms)
-        changes = GroupChanges(group)
-        successor = self._remove(changes, [member_id], image, now_ms, result)
-        update = ConsumerGroupUpdate(group, changes, [], successor=successor)
-        self._append_update(update, result)
-        return result
 
     def resolved(
         self,
@@ -537,23 +462,12 @@ class ConsumerGroups:
             changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
         if is_new:
             update_epoch(changes, image, raised=True)
-        self._append_update(ConsumerGroupUpdate(group, changes, []), result)
+        self.append(ModernGroupUpdate(group, changes, []), result)
         return result
-
-    def make_classic(self, group: ConsumerGroup, now_ms: int, result: GroupResult[None]) -> Group:
-        """Replace a group without members by a classic one, which keeps its offsets."""
-        new = self._groups[group.group_id] = Group(group.group_id, now_ms)
-        new.offsets = group.offsets
-        deletion = OffsetDeletion(group, None)
-        result.appends.append(
-            CoordinatorAppend(tuple(group.tombstones()), deletion, replicated=False)
-        )
-        return new
 
     # -- timers
 
     def start_timers(self, group: ConsumerGroup, result: GroupResult[None]) -> None:
-        """Start the timers of all members: after loading, or when a change was taken back."""
         for member_id in group.members:
             if member_id not in group.deadlines:
                 self._heard(group, member_id, result)
@@ -578,7 +492,8 @@ def _refused_heartbeat(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 
 def member_timer_is_over(timer: RevocationTimer | RequestTimer) -> bool:
     """Whether a member has revoked its partitions, or has sent the request, or has left."""
-    group, member_id = timer.group, timer.member_id
+    member_id = timer.member_id
     if isinstance(timer, RequestTimer):
+        group = timer.group
         return group.is_dead or group.awaited.get((member_id, timer.request)) is not timer
-    return group.is_dead or group.current.get(member_id) is not timer.current
+    return timer.group.is_dead or timer.group.current.get(member_id) is not timer.current

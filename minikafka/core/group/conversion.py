@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.embedded import (
     encoded_assignment,
@@ -19,16 +18,17 @@ from minikafka.core.group.consumer.embedded import (
     read_subscription,
 )
 from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.heartbeat import hash_of
 from minikafka.core.group.consumer.member import (
     ConsumerGroupMember,
     stored_current,
     stored_metadata,
     stored_target,
 )
-from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
 from minikafka.core.group.group import ClassicGroupMember, Group, GroupConfig, GroupState
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.metadata_hash import hash_of
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.rebalance import (
     current_assignments,
     fail_parked_requests,
@@ -77,7 +77,7 @@ def _no_upgrade(group: Group, problem: str) -> KafkaError:
     )
 
 
-def upgrade(changes: GroupChanges, classic: Group, image: MetadataImage) -> None:
+def upgrade(changes: GroupChanges[ConsumerGroup], classic: Group, image: MetadataImage) -> None:
     """Write the members of ``classic`` into a new consumer group, with Kafka's records.
 
     The generation becomes the epoch, and the assignments become those of the members and of the
@@ -199,7 +199,7 @@ def _can_be_classic(members: Collection[ConsumerGroupMember], config: GroupConfi
 
 
 def downgrade(
-    changes: GroupChanges,
+    changes: GroupChanges[ConsumerGroup],
     leaving: Collection[str],
     generation_id: int,
     image: MetadataImage,

@@ -9,11 +9,17 @@ from minikafka.core.group.committing import epoch_error
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import preferred_assignor
-from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.group import ClassicGroupMember, Group, GroupState
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.group.records import CommittedOffset
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.assignor import ASSIGNOR_NAME
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.member import NOT_JOINED as SHARE_NOT_JOINED
+from minikafka.core.group.streams.group import StreamsGroup
+from minikafka.core.group.streams.member import NOT_JOINED as STREAMS_NOT_JOINED
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -25,17 +31,17 @@ from minikafka.protocol.messages.consumer_group_describe import (
 from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup as DescribedConsumerGroup,
 )
-from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from minikafka.protocol.messages.share_group_describe import Member as ShareMember
 
 NOTHING_COMMITTED = CommittedOffset(-1)
 # The types of members in ConsumerGroupDescribe: the protocols that they speak.
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
-# The types of groups, by their names in ListGroups (KIP-848).
+# The type of other groups than ``ModernGroup``, in ListGroups (KIP-848).
 CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
 class FetchedOffset(NamedTuple):
@@ -72,7 +78,8 @@ def fetched(
 
 
 def check_fetch(group: AnyGroup | None, member_id: str | None, member_epoch: int) -> None:
-    """Check the epoch of a member of a consumer group that fetches offsets. Others say none.
+    """Check the epoch of a member of a consumer or streams group that fetches offsets. Others say
+    none.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
     """
@@ -81,11 +88,16 @@ def check_fetch(group: AnyGroup | None, member_id: str | None, member_epoch: int
         error = epoch_error(group, member_id or "", None, member_epoch)
         if error is not None:
             raise KafkaError(error)
+    if isinstance(group, StreamsGroup) and not is_anybody:
+        if member_id is None or member_id not in group.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if member_epoch != group.current.get(member_id, STREAMS_NOT_JOINED).member_epoch:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
 def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
-    """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has a
-    consumer group of KIP-848.
+    """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has
+    one whose members the coordinator assigns.
 
     Only the row of a stable group contains the members' metadata. While a group rebalances, the
     assignments are those before it, as in Kafka 4; Kafka 3.9 leaves them out.
@@ -117,8 +129,8 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
 
 def listed(group: AnyGroup) -> ListedGroup:
     """Return the ListGroups row of a group."""
-    if isinstance(group, ConsumerGroup):
-        return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state.value, CONSUMER)
+    if isinstance(group, ModernGroup):
+        return ListedGroup(group.group_id, group.PROTOCOL_TYPE, group.state.value, group.TYPE)
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
@@ -162,6 +174,34 @@ def _consumer_member(group: ConsumerGroup, member_id: str, image: MetadataImage)
         assignment=_described_assignment(current.assigned, image),
         target_assignment=_described_assignment(group.targets.get(member_id, {}), image),
         member_type=CLASSIC_MEMBER if metadata.classic is not None else CONSUMER_MEMBER,
+    )
+
+
+# ---- share groups
+
+
+def share_described(group: ShareGroup, image: MetadataImage) -> DescribedShareGroup:
+    """Return the ShareGroupDescribe row of a group."""
+    return DescribedShareGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=ASSIGNOR_NAME,
+        members=[_share_member(group, member_id, image) for member_id in group.members],
+    )
+
+
+def _share_member(group: ShareGroup, member_id: str, image: MetadataImage) -> ShareMember:
+    metadata, current = group.members[member_id], group.current.get(member_id, SHARE_NOT_JOINED)
+    return ShareMember(
+        member_id=member_id,
+        rack_id=metadata.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.topics),
+        assignment=_described_assignment(current.assigned, image),
     )
 
 

@@ -12,6 +12,8 @@ from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import GroupRecord, GroupStored
+from minikafka.core.group.share.config import ShareGroupConfig
+from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -441,4 +443,6 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
     inter_broker_protocol: InterBrokerProtocol = LATEST

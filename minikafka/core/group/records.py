@@ -34,6 +34,36 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.messages.share_group_membership_log import (
+    SHARE_GROUP_RECORDS,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from minikafka.protocol.messages.streams_group_log import (
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from minikafka.protocol.versioned import (
     VERSION_BYTES,
     decode_versioned,
@@ -93,26 +123,69 @@ ConsumerGroupValue: TypeAlias = (
     | ConsumerGroupRegularExpressionValue
 )
 
+ShareGroupKey: TypeAlias = (
+    ShareGroupMemberMetadataKey
+    | ShareGroupMetadataKey
+    | ShareGroupTargetAssignmentMetadataKey
+    | ShareGroupTargetAssignmentMemberKey
+    | ShareGroupCurrentMemberAssignmentKey
+    | ShareGroupStatePartitionMetadataKey
+)
+ShareGroupValue: TypeAlias = (
+    ShareGroupMemberMetadataValue
+    | ShareGroupMetadataValue
+    | ShareGroupTargetAssignmentMetadataValue
+    | ShareGroupTargetAssignmentMemberValue
+    | ShareGroupCurrentMemberAssignmentValue
+    | ShareGroupStatePartitionMetadataValue
+)
+StreamsGroupKey: TypeAlias = (
+    StreamsGroupMetadataKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTopologyKey
+)
+StreamsGroupValue: TypeAlias = (
+    StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
+)
+
+# Those of all kinds of groups whose members the coordinator assigns.
+ModernGroupKey: TypeAlias = ConsumerGroupKey | ShareGroupKey | StreamsGroupKey
+ModernGroupValue: TypeAlias = ConsumerGroupValue | ShareGroupValue | StreamsGroupValue
+
 # Key and value by the type of the key, the number in front of it. The values have one version.
-_CONSUMER_GROUP_RECORDS: Final[
-    Mapping[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue]]]
-] = {key.SPEC.versions.first: (key, value) for key, value in CONSUMER_GROUP_RECORDS}
+_MODERN_GROUP_RECORDS: Final[Mapping[int, tuple[type[ModernGroupKey], type[ModernGroupValue]]]] = {
+    key.SPEC.versions.first: (key, value)
+    for key, value in (
+        *CONSUMER_GROUP_RECORDS,
+        *SHARE_GROUP_RECORDS,
+        *STREAMS_GROUP_RECORDS,
+    )
+}
 _VALUE_VERSION: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupRecord:
-    """A record of a consumer group (KIP-848): the new value of a key; None is its tombstone."""
+class ModernGroupRecord:
+    """A record of a group whose members the coordinator assigns: the new value of a key; None is
+    its tombstone."""
 
-    key: ConsumerGroupKey
-    value: ConsumerGroupValue | None
+    key: ModernGroupKey
+    value: ModernGroupValue | None
 
     @property
     def group_id(self) -> str:
         return self.key.group_id
 
 
-GroupRecord: TypeAlias = OffsetCommitted | GroupStored | ConsumerGroupRecord
+GroupRecord: TypeAlias = OffsetCommitted | GroupStored | ModernGroupRecord
 
 
 def encode_record(
@@ -120,7 +193,7 @@ def encode_record(
 ) -> tuple[bytes, bytes | None]:
     """Encode a record as key and value, in a version that brokers of ``protocol`` can read. Raises
     EncodeError for a text over 32 KB."""
-    if isinstance(record, ConsumerGroupRecord):
+    if isinstance(record, ModernGroupRecord):
         key, value = record.key, record.value
         return (
             encode_versioned(key, type(key).SPEC.versions.first),
@@ -164,7 +237,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             offset_key.group, topic_partition, None if value is None else _committed(value)
         )
     if version != GROUP_METADATA_KEY_VERSION:
-        return _decode_consumer_group(version, key, value)
+        return _decode_modern_group(version, key, value)
     group_key, _ = decode_versioned(GroupMetadataKey, key)
     if value is None:
         return GroupStored(group_key.group, None)
@@ -176,14 +249,12 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     return GroupStored(group_key.group, stored)
 
 
-def _decode_consumer_group(
-    number: int, key: bytes, value: bytes | None
-) -> ConsumerGroupRecord | None:
-    types = _CONSUMER_GROUP_RECORDS.get(number)
+def _decode_modern_group(number: int, key: bytes, value: bytes | None) -> ModernGroupRecord | None:
+    types = _MODERN_GROUP_RECORDS.get(number)
     if types is None:
         return None
     key_type, value_type = types
-    return ConsumerGroupRecord(
+    return ModernGroupRecord(
         decode(key_type, number, key, VERSION_BYTES),
         None if value is None else decode_versioned(value_type, value, _VALUE_VERSION)[0],
     )

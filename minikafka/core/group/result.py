@@ -4,24 +4,29 @@ timers to start or check, and purposes of appends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
-from minikafka.core.group.consumer.changes import GroupChanges
-from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
-from minikafka.core.group.consumer.reconciliation import CurrentAssignment
+from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, TopicFilter
 from minikafka.core.group.group import ClassicGroupMember, Group, Protocols
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.records import GroupRecord
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
-AnyGroup: TypeAlias = Group | ConsumerGroup
+AnyGroup: TypeAlias = Group | ModernGroup
 
 RespondHeartbeat: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
+RespondShareHeartbeat: TypeAlias = Callable[[ShareGroupHeartbeatResponse], None]
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 # ---- timers
@@ -95,22 +100,22 @@ class CheckSync:
 
 @dataclass(frozen=True, slots=True)
 class MemberHeard:
-    """A member of a consumer group has sent a heartbeat: its session ends ``session_timeout_ms``
-    from now, unless another one comes."""
+    """A member has sent a heartbeat: its session ends ``session_timeout_ms`` from now, unless
+    another one comes."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
     session_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationTimer:
-    """Start the time within which a member of a consumer group must have revoked partitions. It
-    ends without effect when the member's assignment is not ``current`` any more."""
+    """Start the time within which a member must have revoked partitions. It ends without effect
+    when the member's assignment is not ``current`` any more."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
-    current: CurrentAssignment
+    current: object
     delay_ms: int
 
 
@@ -127,10 +132,19 @@ class RequestTimer:
 
 @dataclass(frozen=True, slots=True)
 class CheckMember:
-    """A member of a consumer group may have left or reconciled: check its timers."""
+    """A member may have left or reconciled: check its timers."""
 
-    group: ConsumerGroup
+    group: ModernGroup
     member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentTimer:
+    """Start the time for which the first assignment of a streams group waits for more members. It
+    ends without effect if it is not the ``delay`` of the group any more."""
+
+    group: StreamsGroup
+    delay_ms: int
 
 
 ClassicTimer: TypeAlias = (
@@ -146,13 +160,26 @@ ClassicTimer: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
-    """Look up the topics of the regular expressions to which a group's members subscribe."""
+    """Look up the topics of the regular expressions to which a group's members subscribe, among
+    those that the requesting member may describe."""
 
     group: ConsumerGroup
+    describable: TopicFilter
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeStates:
+    """Ask the share coordinators to make the states of share-partitions, for ``state_epoch``."""
+
+    group: ShareGroup
+    partitions: Partitions
+    state_epoch: int
 
 
 MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
-GroupTimer: TypeAlias = ClassicTimer | MemberTimer | ResolveRegexes
+GroupTimer: TypeAlias = (
+    ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes | InitializeStates
+)
 
 # ---- purposes of appends
 
@@ -236,19 +263,24 @@ class AwaitedReply:
     refused: Callable[[ErrorCode], Any]
 
 
+G = TypeVar("G", bound=ModernGroup)
+
+
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupUpdate(_GroupAppendPurpose):
-    """Store the changes of a consumer group, which are applied already.
+class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
+    """Store the changes of a group whose members the coordinator assigns. They are applied already.
 
     ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
-    consumer group has taken, ``successor`` the one that has taken the id of the consumer group.
+    group has taken, ``successor`` the one that has taken the id of the group. ``then`` begins when
+    the changes are stored.
     """
 
-    group: ConsumerGroup
-    changes: GroupChanges
+    group: G
+    changes: GroupChanges[G]
     replies: list[AwaitedReply]
     replaced: Group | None = None
     successor: Group | None = None
+    then: tuple[GroupTimer, ...] = ()
 
 
 GroupAppendPurpose: TypeAlias = (
@@ -258,7 +290,7 @@ GroupAppendPurpose: TypeAlias = (
     | EmptyGeneration
     | AssignmentUpdate
     | StaticMemberReplacement
-    | ConsumerGroupUpdate
+    | ModernGroupUpdate[Any]
 )
 
 # ---- results
@@ -346,9 +378,13 @@ def heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
+def share_heartbeat_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
 def update_write_error(error: ErrorCode) -> ErrorCode:
-    """Map the error of a failed append of a consumer group to the error code that members receive
-    (Kafka's ``CoordinatorOperationExceptionHelper``)."""
+    """Map the error of a failed ``ModernGroupUpdate`` to the error code that members receive (
+    Kafka's ``CoordinatorOperationExceptionHelper``)."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group_write_error(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from minikafka.core.coordinator_shard import CoordinatorResult, CoordinatorShard, RespondError
 from minikafka.core.group import records
@@ -25,6 +26,8 @@ from minikafka.core.group.group import (
 )
 from minikafka.core.group.joining import JoinFacts, Joining, replacement_stored
 from minikafka.core.group.liveness import heartbeat, heartbeat_expired, leave
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern_groups import ModernGroups
 from minikafka.core.group.rebalance import (
     SyncFacts,
     assignments_stored,
@@ -37,9 +40,9 @@ from minikafka.core.group.rebalance import (
     sync_expired,
 )
 from minikafka.core.group.records import (
-    ConsumerGroupRecord,
     GroupRecord,
     GroupStored,
+    ModernGroupRecord,
     OffsetCommitted,
 )
 from minikafka.core.group.result import (
@@ -48,9 +51,7 @@ from minikafka.core.group.result import (
     AssignmentUpdate,
     CheckHeartbeat,
     CheckJoin,
-    CheckMember,
     CheckSync,
-    ConsumerGroupUpdate,
     EmptyGeneration,
     GroupAppend,
     GroupAppendPurpose,
@@ -60,6 +61,7 @@ from minikafka.core.group.result import (
     HeartbeatTimer,
     InitialJoinTimer,
     JoinTimer,
+    ModernGroupUpdate,
     OffsetCommit,
     OffsetDeletion,
     RespondOffsets,
@@ -69,6 +71,9 @@ from minikafka.core.group.result import (
     offset_write_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf, no_settings
+from minikafka.core.group.share_groups import ShareGroups
+from minikafka.core.group.streams_groups import StreamsGroups
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -86,17 +91,30 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
 
     awaits_replication = False
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, settings: SettingsOf = no_settings) -> None:
+        """``settings`` returns what a group has of its own in the place of ``config``."""
         self.groups: dict[str, AnyGroup] = {}
         self._config = config
         self._loaded = False
         # The groups with offsets that a transaction of the producer decides on, in order.
         self._in_transactions: dict[int, dict[str, None]] = {}
-        self.consumers = ConsumerGroups(self.groups, config)
+        self.consumers = ConsumerGroups(self.groups, config, settings)
+        self.shares = ShareGroups(self.groups, config.share, settings)
+        self.streams = StreamsGroups(self.groups, config.streams, settings)
+        self._kinds: tuple[ModernGroups[Any], ...] = (
+            self.consumers,
+            self.shares,
+            self.streams,
+        )
+        self._owners = {key: kind for kind in self._kinds for key in kind.KEYS}
 
     @property
     def size(self) -> int:
         return len(self.groups)
+
+    def of_kind(self, group: ModernGroup) -> ModernGroups[Any]:
+        """Return what decides about groups of the kind of ``group``."""
+        return next(kind for kind in self._kinds if isinstance(group, kind.kind))
 
     # -- records
 
@@ -116,9 +134,9 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             else:
                 self._load_group(record.group_id, record.value)
             return
-        if isinstance(record, ConsumerGroupRecord):
+        if isinstance(record, ModernGroupRecord):
             if not self._loaded:  # otherwise it was applied when it was decided
-                self.consumers.load(record)
+                self._owners[type(record.key)].load(record)
             return
         group = self._group_of_offset(record)
         if group is None:
@@ -226,8 +244,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         result: GroupResult[None] = CoordinatorResult(None)
         self._loaded = True
         for group_id, group in list(self.groups.items()):
-            if isinstance(group, ConsumerGroup):
-                self.consumers.start_timers(group, result)
+            if isinstance(group, ModernGroup):
+                self.of_kind(group).start_timers(group, result)
                 continue
             if group.is_forgettable and group.protocol_type is None:
                 del self.groups[group_id]  # all its offsets have been deleted
@@ -245,9 +263,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Fail parked requests with NOT_COORDINATOR, so that members find the new coordinator."""
         result: GroupResult[None] = CoordinatorResult(None)
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                group.is_dead = True
-                result.effects += (CheckMember(group, member_id) for member_id in group.members)
+            if isinstance(group, ModernGroup):
+                self.of_kind(group).unload(group, result)
                 continue
             group.transition_to(GroupState.DEAD, now_ms)
             for member in group.members.values():
@@ -258,7 +275,6 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             assert group.awaiting_join == 0, "every parked request has a response"
         self.groups.clear()
         self._in_transactions.clear()
-        self.consumers.clear()
         return result
 
     # -- requests of members
@@ -274,10 +290,13 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         """Handle a JoinGroup request. The first one without a member id creates the group."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            if not group.is_empty:
-                return self.consumers.join(group, facts, respond, image, now_ms)
-            group = self.consumers.make_classic(group, now_ms, result)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self.consumers.join(group, facts, respond, image, now_ms)
+        if isinstance(group, ModernGroup):
+            if not (group.is_empty and group.MAY_BECOME_CLASSIC):
+                result.reply(respond, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+                return result
+            group = self.of_kind(group).make_classic(group, now_ms, result)
         if group is None:
             if facts.member_id != UNKNOWN_MEMBER:
                 unknown = join_error(ErrorCode.UNKNOWN_MEMBER_ID, facts.member_id)
@@ -297,7 +316,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.sync(group, facts, respond, image)
-        if group is None:
+        if not isinstance(group, Group):
             result.reply(respond, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             sync(group, facts, respond, result)
@@ -313,7 +332,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             return self.consumers.classic_heartbeat(
                 group, member_id, group_instance_id, generation_id
             )
-        if group is None:
+        if not isinstance(group, Group):
             return result.responding(ErrorCode.UNKNOWN_MEMBER_ID)
         return result.responding(
             heartbeat(group, member_id, group_instance_id, generation_id, result)
@@ -331,7 +350,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.leave(group, identities, image, now_ms)
-        if group is None:
+        if not isinstance(group, Group):
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             return result.responding(
                 [
@@ -428,8 +447,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             producer_id = None if append.transaction is None else append.transaction.producer_id
             for record in append.records:
                 self.replay(record, base_offset, producer_id)
-        if isinstance(purpose, ConsumerGroupUpdate):
-            self.consumers.settled(purpose, error, now_ms, result)
+        if isinstance(purpose, ModernGroupUpdate):
+            self.of_kind(purpose.group).settled(purpose, error, now_ms, result)
         elif isinstance(purpose, OffsetCommit):
             self._offsets_settled(append, error)
             code = offset_write_error(error)
@@ -477,7 +496,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         assert not group.members, "only a group without members is deleted"
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ModernGroup):
             group.is_dead = True
             return
         group.transition_to(GroupState.DEAD, now_ms)

@@ -33,6 +33,7 @@ from minikafka.protocol.records.record import Record
 BATCHES_RETAINED: Final = 5
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
+VERSION_WITH_EPOCHS: Final = 2  # of transactions: each has its own epoch
 
 
 class BatchMetadata(NamedTuple):
@@ -121,18 +122,27 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def verification_of(
-        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        now_ms: int,
+        adds: bool = False,
     ) -> Verification | None:
         """Return the verification that must succeed before this transactional batch is appended.
+        ``adds`` is as in ``Verification``.
 
         Batches of one producer share it. Returns None if the transaction is open in this log
-        already."""
+        already, and for a former epoch, in which the batch is refused anyway."""
         entry = self._entries.get(producer_id)
-        if entry is not None and entry.current_txn_first_offset >= 0:
+        if entry is not None and (
+            producer_epoch < entry.producer_epoch
+            or (entry.current_txn_first_offset >= 0 and producer_epoch == entry.producer_epoch)
+        ):
             return None
         known = self._verifications.get(producer_id)
         if known is None:
-            known = Verification(producer_epoch, sequence, now_ms)
+            known = Verification(producer_epoch, sequence, now_ms, adds)
             self._verifications[producer_id] = known
         else:
             known.also_waits(producer_epoch, sequence)
@@ -143,6 +153,7 @@ class ProducerStates:
         batch: RecordBatch,
         origin: AppendOrigin,
         guard: Verification | None = NOT_REQUIRED,
+        transaction_version: int = 0,
     ) -> BatchMetadata | None:
         """Check whether a batch of a producer may be appended.
 
@@ -151,9 +162,12 @@ class ProducerStates:
         known.
 
         ``guard`` is the verification that the transaction coordinator has confirmed, None if there
-        was none, NOT_REQUIRED if no verification is needed. Raises KafkaError:
+        was none, NOT_REQUIRED if no verification is needed. ``transaction_version`` is that of a
+        marker: since version 2 it has the epoch after its transaction's (KIP-1228). Raises
+        KafkaError:
 
-        - INVALID_PRODUCER_EPOCH: the log has a batch of a higher epoch of this producer
+        - INVALID_PRODUCER_EPOCH: the log has a batch of a higher epoch of this producer, or the
+          marker belongs to a transaction before the open one
         - OUT_OF_ORDER_SEQUENCE_NUMBER: a gap, or a retry of a batch that is no longer known
         - INVALID_TXN_STATE: a non-transactional batch within a transaction, or a batch that begins
           a transaction without verification
@@ -186,11 +200,9 @@ class ProducerStates:
                     f"{entry.producer_epoch}) with sequence number {first}",
                 )
         if epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {epoch} of producer {entry.producer_id} is smaller than the last seen "
-                f"epoch {entry.producer_epoch}",
-            )
+            raise _old_epoch(entry, epoch)
+        if ended is not None and transaction_version >= VERSION_WITH_EPOCHS:
+            _check_next_epoch(entry, epoch)
         if entry.current_txn_first_offset >= 0 and not batch.attributes & (
             TRANSACTIONAL_FLAG | CONTROL_FLAG
         ):
@@ -212,8 +224,14 @@ class ProducerStates:
         The coordinator writes markers only to partitions that it knows, so it would never end such
         a transaction (KIP-890). A retry of an appended batch passes. ``guard`` is the verification
         that the coordinator confirmed; an append or a marker since then has made it invalid."""
-        if entry is not None and entry.current_txn_first_offset >= 0:
+        if (
+            entry is not None
+            and entry.current_txn_first_offset >= 0
+            and batch.producer_epoch == entry.producer_epoch
+        ):
             return
+        if entry is not None and batch.producer_epoch < entry.producer_epoch:
+            raise _old_epoch(entry, batch.producer_epoch)
         if (
             origin is AppendOrigin.CLIENT
             and entry is not None
@@ -225,6 +243,17 @@ class ProducerStates:
         if verification is None or guard is not verification:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "the record was not part of an ongoing transaction"
+            )
+        if (
+            verification.adds
+            and origin is AppendOrigin.CLIENT
+            and batch.base_sequence != 0
+            and (entry is None or not entry.batches)
+        ):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"the transaction of producer {batch.producer_id} begins with sequence number "
+                f"{batch.base_sequence}, not with 0",
             )
         if batch.base_sequence > verification.lowest_sequence:
             raise KafkaError(
@@ -246,7 +275,7 @@ class ProducerStates:
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
         if self._verifications:
-            self._verifications.pop(batch.producer_id, None)
+            self._end_verification(batch)
         if batch.attributes & CONTROL_FLAG:
             return self._end_transaction(entry, batch, first_offset)
         if batch.producer_epoch != entry.producer_epoch:
@@ -263,6 +292,17 @@ class ProducerStates:
             entry.current_txn_first_offset = first_offset
             self.transactions.begin(first_offset)
         return None
+
+    def _end_verification(self, batch: RecordBatch) -> None:
+        """Make the producer's verification invalid, unless ``batch`` is the marker of a transaction
+        of version 2 before: the producer, who knows the next epoch already, may wait for that."""
+        known = self._verifications.get(batch.producer_id)
+        if known is not None and not (
+            known.adds
+            and batch.attributes & CONTROL_FLAG
+            and batch.producer_epoch == known.producer_epoch
+        ):
+            del self._verifications[batch.producer_id]
 
     def _end_transaction(
         self, entry: ProducerEntry, batch: RecordBatch, marker_offset: int
@@ -330,6 +370,25 @@ def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
     record = control_record(batch)
     marker = None if record is None else decode_end_txn_marker(record)
     return None if record is None or marker is None else (record, marker)
+
+
+def _check_next_epoch(entry: ProducerEntry, epoch: int) -> None:
+    """Refuse a marker in the epoch of the open transaction: it ended the one before, in which it
+    was the next epoch."""
+    if epoch == entry.producer_epoch and entry.current_txn_first_offset >= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"a marker for producer {entry.producer_id} has the epoch {epoch} of the open "
+            "transaction, not the next one",
+        )
+
+
+def _old_epoch(entry: ProducerEntry, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {epoch} of producer {entry.producer_id} is smaller than the last seen "
+        f"epoch {entry.producer_epoch}",
+    )
 
 
 def _duplicate(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata | None:

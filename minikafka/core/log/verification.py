@@ -13,14 +13,18 @@ class Verification:
     producer is appended. A response to an earlier verification must not count for a later one, so
     they are compared by identity. ``lowest_sequence`` is the lowest sequence number of the batches
     that wait for the response; the batch with it must be appended first.
+
+    ``adds`` is whether the request also adds the partition to the transaction, as in version 2 of
+    transactions. Then each transaction has an epoch of its own, and begins at sequence number 0.
     """
 
-    __slots__ = ("lowest_sequence", "producer_epoch", "started_ms")
+    __slots__ = ("adds", "lowest_sequence", "producer_epoch", "started_ms")
 
-    def __init__(self, producer_epoch: int, sequence: int, now_ms: int) -> None:
+    def __init__(self, producer_epoch: int, sequence: int, now_ms: int, adds: bool = False) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.started_ms = now_ms
+        self.adds = adds
 
     def also_waits(self, producer_epoch: int, sequence: int) -> None:
         """Note that another batch waits for the response. A higher epoch replaces the former."""

@@ -97,7 +97,13 @@ SUPPORTED_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] 
             AclOperation.DESCRIBE_CONFIGS,
             AclOperation.ALTER_CONFIGS,
         ),
-        AclResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE),
+        AclResourceType.GROUP: (
+            AclOperation.READ,
+            AclOperation.DESCRIBE,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
         AclResourceType.CLUSTER: (
             AclOperation.CREATE,
             AclOperation.CLUSTER_ACTION,

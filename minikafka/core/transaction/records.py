@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.core.transaction.transaction import (
+    FLEXIBLE_RECORDS,
     STATES_BY_NUMBER,
     TransactionFacts,
     TransactionState,
@@ -20,7 +21,6 @@ from minikafka.protocol.messages.transaction_log import (
 from minikafka.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 _KEY_VERSION: Final = 0
-_VALUE_VERSION: Final = 0  # as Kafka 3.9 writes it
 _STORED_STATES: Final = frozenset(TransactionState) - {
     TransactionState.DEAD,
     TransactionState.PREPARE_EPOCH_FENCE,
@@ -35,8 +35,14 @@ class TransactionStored:
     facts: TransactionFacts | None
 
 
-def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
-    """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
+def encode_record(
+    record: TransactionStored, transaction_version: int = 0
+) -> tuple[bytes, bytes | None]:
+    """Encode a record as key and value, as a cluster with this ``transaction.version`` has it.
+    Raises EncodeError for a text over 32 KB.
+
+    A producer's next id, and its previous one, are written where they differ. Kafka forgets them
+    when another broker becomes the coordinator."""
     key = encode_versioned(TransactionLogKey(record.transactional_id), _KEY_VERSION)
     facts = record.facts
     if facts is None:
@@ -51,7 +57,13 @@ def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
         facts.last_update_ms,
         facts.start_ms,
     )
-    return key, encode_versioned(value, _VALUE_VERSION)
+    if transaction_version < FLEXIBLE_RECORDS:
+        return key, encode_versioned(value, 0)
+    if facts.last_producer_id != facts.producer_id:
+        value.previous_producer_id = facts.last_producer_id
+    value.next_producer_id = facts.next_producer_id
+    value.client_transaction_version = facts.client_version
+    return key, encode_versioned(value, 1)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
@@ -80,6 +92,9 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
         ),
         read.transaction_last_update_timestamp_ms,
         read.transaction_start_timestamp_ms,
+        last_producer_id=read.previous_producer_id,
+        next_producer_id=read.next_producer_id,
+        client_version=read.client_transaction_version,
     )
     problem = facts_problem(facts)
     if problem is not None:

@@ -1,5 +1,5 @@
-"""The effects of decisions about transactions: purposes of appends, and InitProducerId's
-response."""
+"""The effects of decisions about transactions: purposes of appends, and the producer id and epoch
+of responses."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Initialized:
-    """The contents of an InitProducerId response."""
+class ProducerResult:
+    """The contents of an InitProducerId or EndTxn response. The latter has a producer id and epoch
+    since version 5."""
 
     error: ErrorCode
     producer_id: int = -1
     producer_epoch: int = -1
 
 
-RespondInit: TypeAlias = Callable[[Initialized], None]
+RespondProducer: TypeAlias = Callable[[ProducerResult], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class _TransactionAppendPurpose:
 class ProducerInitialization(_TransactionAppendPurpose):
     """Store the producer id and epoch of a new producer."""
 
-    respond: RespondInit
+    respond: RespondProducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,11 @@ class PartitionsAddition(_TransactionAppendPurpose):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd(_TransactionAppendPurpose):
-    """Store the outcome that EndTxn requests."""
+    """Store the outcome that EndTxn requests. ``client_version`` is the version of transactions
+    that the producer uses."""
 
-    respond: RespondError
+    respond: RespondProducer
+    client_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class TransactionFence(_TransactionAppendPurpose):
     ``respond`` belongs to the new producer of the transactional id. It is None after a time-out.
     """
 
-    respond: RespondInit | None
+    respond: RespondProducer | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from minikafka.core.coordinator_shard import (
@@ -13,13 +13,14 @@ from minikafka.core.coordinator_shard import (
     in_batches,
 )
 from minikafka.core.transaction import records
+from minikafka.core.transaction.ending import ends_with_new_id, refusal_of, refusal_to_end
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import (
     Expiration,
-    Initialized,
     PartitionsAddition,
     ProducerInitialization,
-    RespondInit,
+    ProducerResult,
+    RespondProducer,
     TransactionAppend,
     TransactionAppendPurpose,
     TransactionCompletion,
@@ -28,13 +29,15 @@ from minikafka.core.transaction.result import (
     TransactionResult,
 )
 from minikafka.core.transaction.transaction import (
-    MAX_EPOCH,
+    EPOCH_OF_EACH_TRANSACTION,
     NO_EPOCH,
+    NO_PRODUCER_ID,
     Markers,
     Transaction,
     TransactionFacts,
     TransactionState,
     begun,
+    is_exhausted,
     refusal_to_begin,
     rotates,
 )
@@ -103,6 +106,8 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     unchanged. That is correct because each record contains all facts: the next one replaces it
     in either case, and no marker is sent before the decision is known to be replicated.
 
+    ``transaction_version`` returns the finalized level of the feature ``transaction.version``.
+
     Kafka: ``TransactionStateManager`` and ``TransactionCoordinator``.
     """
 
@@ -111,9 +116,10 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     # leader may decide differently.)
     awaits_replication = True
 
-    def __init__(self, config: TransactionConfig) -> None:
+    def __init__(self, config: TransactionConfig, transaction_version: Callable[[], int]) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._config = config
+        self._transaction_version = transaction_version
         self._unloaded = False
 
     @property
@@ -126,7 +132,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         if record.facts is not None:
             problem = records.facts_problem(record.facts)
             assert problem is None, problem
-        return records.encode_record(record)
+        return records.encode_record(record, self._transaction_version())
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> TransactionStored | None:
@@ -175,13 +181,26 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             and rotates(transaction.facts, expected)
         )
 
+    def needs_producer_id_to_end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        committed: bool,
+        client_version: int,
+    ) -> bool:
+        """Whether ``end`` needs a new producer id from the caller."""
+        transaction = self.transactions.get(transactional_id)
+        return transaction is not None and ends_with_new_id(
+            transaction, producer, committed, client_version
+        )
+
     def init_producer_id(
         self,
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
         fresh_id: int | None,
-        respond: RespondInit,
+        respond: RespondProducer,
         now_ms: int,
     ) -> TransactionResult[None]:
         """Handle InitProducerId: give the producer the next epoch, which fences its predecessor.
@@ -194,7 +213,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         """
         result: TransactionResult[None] = CoordinatorResult(None)
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            result.reply(respond, Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            result.reply(respond, ProducerResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return result
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -204,14 +223,15 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             self.transactions[transactional_id] = transaction
         error = refusal_to_begin(transaction, expected)
         if error is not None:
-            result.reply(respond, Initialized(error))
+            result.reply(respond, ProducerResult(error))
         elif transaction.facts.state is TransactionState.ONGOING:
             fence = TransactionFence(transaction, respond)
-            result.appends.append(_append(transaction.facts.fenced(now_ms), fence))
+            fenced = transaction.facts.fenced(self._transaction_version(), now_ms)
+            result.appends.append(_append(fenced, fence))
         else:
             next_facts = begun(transaction.facts, timeout_ms, expected, fresh_id, now_ms)
             if next_facts is None:
-                result.reply(respond, Initialized(ErrorCode.PRODUCER_FENCED))
+                result.reply(respond, ProducerResult(ErrorCode.PRODUCER_FENCED))
             else:
                 initialization = ProducerInitialization(transaction, respond)
                 result.appends.append(_append(next_facts, initialization))
@@ -224,23 +244,31 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
+        client_version: int,
         respond: RespondError,
         now_ms: int,
     ) -> TransactionResult[None]:
-        """Handle AddPartitionsToTxn. The first partitions begin the transaction."""
+        """Handle AddPartitionsToTxn. The first partitions begin the transaction.
+
+        While a record is pending its facts are not known to the producer, which may already use
+        the producer id in it: CONCURRENT_TRANSACTIONS comes before the other errors."""
         result: TransactionResult[None] = CoordinatorResult(None)
+        known = self.transactions.get(transactional_id)
+        if known is not None and known.pending is not None:
+            result.reply(respond, ErrorCode.CONCURRENT_TRANSACTIONS)
+            return result
         transaction = self._transaction_of(transactional_id, producer)
         if isinstance(transaction, ErrorCode):
             result.reply(respond, transaction)
             return result
         facts = transaction.facts
-        if transaction.pending is not None or facts.state.is_prepared:
+        if facts.state.is_prepared:
             result.reply(respond, ErrorCode.CONCURRENT_TRANSACTIONS)
         elif facts.state is TransactionState.ONGOING and partitions <= facts.partitions:
             result.reply(respond, ErrorCode.NONE)
         else:
-            addition = PartitionsAddition(transaction, respond)
-            result.appends.append(_append(facts.with_partitions(partitions, now_ms), addition))
+            added = facts.with_partitions(partitions, client_version, now_ms)
+            result.appends.append(_append(added, PartitionsAddition(transaction, respond)))
         return result
 
     def verify_partitions(
@@ -271,40 +299,50 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        respond: RespondError,
+        client_version: int,
+        fresh_id: int | None,
+        respond: RespondProducer,
         now_ms: int,
     ) -> TransactionResult[None]:
         """Handle EndTxn: store the outcome, then respond and send the markers.
 
-        The response follows when the outcome is replicated. A repeated request for the outcome
-        that a completed transaction has succeeds.
+        The response follows when the outcome is replicated. With ``client_version`` 2 it has the
+        producer id and epoch of the next transaction. A repeated request for the outcome that a
+        completed transaction has succeeds.
+
+        ``fresh_id`` is an unused producer id, required if ``needs_producer_id_to_end``.
         """
         result: TransactionResult[None] = CoordinatorResult(None)
-        transaction = self._transaction_of(transactional_id, producer)
-        if isinstance(transaction, ErrorCode):
-            result.reply(respond, transaction)
-        elif transaction.pending is not None:
-            result.reply(respond, ErrorCode.CONCURRENT_TRANSACTIONS)
-        elif transaction.facts.state is not TransactionState.ONGOING:
-            result.reply(respond, _repeated_end(transaction.facts.state, committed))
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            result.reply(respond, ProducerResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+            return result
+        error = refusal_to_end(transaction, producer, committed, client_version)
+        facts = transaction.facts
+        if error is not None:
+            result.reply(respond, _end_result(error, facts, client_version))
         else:
-            end = TransactionEnd(transaction, respond)
-            result.appends.append(_append(transaction.facts.ended(committed, now_ms), end))
+            if client_version >= EPOCH_OF_EACH_TRANSACTION:
+                next_id = NO_PRODUCER_ID
+                if is_exhausted(facts.producer_epoch):
+                    assert fresh_id is not None
+                    next_id = fresh_id
+                ended = facts.ended_in_next_epoch(committed, now_ms, next_id)
+            else:
+                ended = facts.ended(committed, now_ms)
+            result.appends.append(
+                _append(ended, TransactionEnd(transaction, respond, client_version))
+            )
         return result
 
     def _transaction_of(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> Transaction | ErrorCode:
-        """Return the transaction if the producer may continue it, else the error code.
-
-        The last epoch is reserved for fencing: no producer has it.
-        """
+        """Return the transaction if the producer may continue it, else the error code."""
         transaction = self.transactions.get(transactional_id)
-        if transaction is None or transaction.facts.producer_id != producer.producer_id:
+        if transaction is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if transaction.facts.producer_epoch != producer.epoch or producer.epoch == MAX_EPOCH:
-            return ErrorCode.PRODUCER_FENCED
-        return transaction
+        return refusal_of(transaction, producer) or transaction
 
     # -- time-outs and expiry
 
@@ -324,7 +362,8 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
                     timeout_ms=facts.timeout_ms,
                 )
                 fence = TransactionFence(transaction, None)
-                result.appends.append(_append(facts.fenced(now_ms), fence))
+                fenced = facts.fenced(self._transaction_version(), now_ms)
+                result.appends.append(_append(fenced, fence))
         return result
 
     def expire(self, now_ms: int) -> TransactionResult[None]:
@@ -368,18 +407,20 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             self._drop_pending(purpose.transactions)
         if isinstance(purpose, ProducerInitialization):
             facts = purpose.transaction.facts
-            initialized = Initialized(ErrorCode.NONE, facts.producer_id, facts.producer_epoch)
-            result.reply(purpose.respond, initialized if succeeded else Initialized(code))
+            initialized = ProducerResult(ErrorCode.NONE, facts.producer_id, facts.producer_epoch)
+            result.reply(purpose.respond, initialized if succeeded else ProducerResult(code))
         elif isinstance(purpose, PartitionsAddition):
             result.reply(purpose.respond, code)
         elif isinstance(purpose, TransactionEnd):
-            result.reply(purpose.respond, code)
+            facts = purpose.transaction.facts
+            ended = facts.completed(now_ms) if succeeded else facts
+            result.reply(purpose.respond, _end_result(code, ended, purpose.client_version))
             if succeeded:
                 self._send_markers(purpose.transaction, now_ms, result)
         elif isinstance(purpose, TransactionFence):
             if purpose.respond is not None:
                 fenced = ErrorCode.CONCURRENT_TRANSACTIONS if succeeded else code
-                result.reply(purpose.respond, Initialized(fenced))
+                result.reply(purpose.respond, ProducerResult(fenced))
             if succeeded:
                 self._send_markers(purpose.transaction, now_ms, result)
         elif isinstance(purpose, Expiration):
@@ -435,6 +476,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             facts.producer_epoch,
             facts.state is TransactionState.PREPARE_COMMIT,
             tuple(sorted(transaction.unmarked)),
+            min(facts.client_version, self._transaction_version()),
         )
         result.effects.append(transaction.markers)
 
@@ -460,13 +502,8 @@ def _append(
     return CoordinatorAppend((TransactionStored(transaction.transactional_id, facts),), purpose)
 
 
-def _repeated_end(state: TransactionState, committed: bool) -> ErrorCode:
-    """Return the error code of EndTxn when no transaction is open."""
-    prepared, complete = (
-        (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        if committed
-        else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-    )
-    if state is complete:
-        return ErrorCode.NONE
-    return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
+def _end_result(error: ErrorCode, facts: TransactionFacts, client_version: int) -> ProducerResult:
+    """Return the contents of an EndTxn response. ``facts`` are those of the next transaction."""
+    if error is not ErrorCode.NONE or client_version < EPOCH_OF_EACH_TRANSACTION:
+        return ProducerResult(error)
+    return ProducerResult(error, facts.producer_id, facts.producer_epoch)

@@ -8,6 +8,11 @@ A transaction goes through these states::
 AddPartitionsToTxn makes it Ongoing. EndTxn, or the coordinator after a time-out, writes a
 prepare record: from then on the outcome is decided. When all partitions have their markers, the
 coordinator writes the complete record. InitProducerId makes it Empty in the next producer epoch.
+
+Since version 2 of transactions (KIP-890) every end raises the producer epoch, so that a late
+request cannot pass for one of the next transaction. The producer gets the next epoch in the
+response to EndTxn. It may also abort when the coordinator knows of no open transaction: the
+producer does not know whether its first request has begun one.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -26,6 +31,10 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
+
+# Levels of the feature ``transaction.version``.
+FLEXIBLE_RECORDS: Final = 1
+EPOCH_OF_EACH_TRANSACTION: Final = 2
 
 # ---- states
 
@@ -73,7 +82,9 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = 
         S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.PREPARE_COMMIT: frozenset({S.ONGOING}),
-        S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE}),
+        S.PREPARE_ABORT: frozenset(
+            {S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+        ),
         S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
         S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
         S.DEAD: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
@@ -102,10 +113,14 @@ class TransactionFacts:
     Times are wall milliseconds, -1 for none. ``partitions`` are those to which the open or
     prepared transaction writes.
 
-    ``last_epoch`` is the previous epoch of the producer and ``last_producer_id`` its previous
-    id, if it got the current ones by naming the previous ones: a repeated InitProducerId gets
-    the same response (KIP-360). They are not in the record, so after a change of coordinators a
-    repeated request is fenced.
+    ``last_producer_id`` is the producer id of the facts before. ``last_epoch`` is the previous
+    epoch of the producer, if it got the current one by naming that: a repeated InitProducerId
+    gets the same response (KIP-360). It is not in the record, so after a change of coordinators
+    a repeated InitProducerId is fenced.
+
+    ``client_version`` is the version of transactions with which the producer changed the facts
+    last. ``next_producer_id`` is set in the prepared states if the producer continues with
+    another id, because its own has no epoch left.
     """
 
     producer_id: int
@@ -117,6 +132,8 @@ class TransactionFacts:
     start_ms: int = NO_TIME
     last_producer_id: int = NO_PRODUCER_ID
     last_epoch: int = NO_EPOCH
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
 
     # -- the next facts; the caller checks whether the transition is allowed
 
@@ -146,53 +163,88 @@ class TransactionFacts:
     def _begun(
         self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> TransactionFacts:
-        return TransactionFacts(
-            producer_id,
-            epoch,
-            timeout_ms,
-            TransactionState.EMPTY,
-            last_update_ms=now_ms,
-            last_producer_id=self.producer_id,
+        return self._changed(
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            start_ms=NO_TIME,
             last_epoch=last_epoch,
         )
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> TransactionFacts:
+    def with_partitions(
+        self, added: frozenset[TopicPartition], client_version: int, now_ms: int
+    ) -> TransactionFacts:
         """Return the facts with further partitions. The first ones begin the transaction."""
         ongoing = self.state is TransactionState.ONGOING
-        return replace(
-            self,
+        return self._changed(
+            now_ms,
             state=TransactionState.ONGOING,
             partitions=self.partitions | added if ongoing else added,
             start_ms=self.start_ms if ongoing else now_ms,
-            last_update_ms=now_ms,
+            client_version=client_version,
         )
 
     def ended(self, committed: bool, now_ms: int) -> TransactionFacts:
         """Return the facts with the decided outcome, which is final."""
-        state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-        return replace(self, state=state, last_update_ms=now_ms)
+        return self._changed(
+            now_ms,
+            state=prepared(committed),
+            next_producer_id=NO_PRODUCER_ID,
+            client_version=0,
+        )
 
-    def fenced(self, now_ms: int) -> TransactionFacts:
-        """Return the facts of an abort by the coordinator, in the next epoch to fence the
-        producer.
+    def ended_in_next_epoch(
+        self, committed: bool, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
+    ) -> TransactionFacts:
+        """Return the facts with the decided outcome as version 2 has them: in the next epoch.
 
-        The last epoch is never given to a producer, so it is not raised further.
+        With ``next_producer_id`` the producer continues with this id after the transaction. The
+        last epoch is never given to a producer, so it is not raised further.
         """
-        aborted = self.ended(committed=False, now_ms=now_ms)
-        epoch = min(self.producer_epoch + 1, MAX_EPOCH)
-        return replace(aborted, producer_epoch=epoch, last_epoch=NO_EPOCH)
+        ongoing = self.state is TransactionState.ONGOING
+        return self._changed(
+            now_ms,
+            state=prepared(committed),
+            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
+            last_epoch=self.producer_epoch,
+            next_producer_id=next_producer_id,
+            start_ms=self.start_ms if ongoing else now_ms,
+            client_version=EPOCH_OF_EACH_TRANSACTION,
+        )
+
+    def fenced(self, transaction_version: int, now_ms: int) -> TransactionFacts:
+        """Return the facts of an abort by the coordinator, in the next epoch to fence the
+        producer. ``transaction_version`` is that of the cluster."""
+        aborted = self.ended_in_next_epoch(committed=False, now_ms=now_ms)
+        if transaction_version >= EPOCH_OF_EACH_TRANSACTION:
+            return aborted
+        return replace(aborted, last_epoch=NO_EPOCH, client_version=0)
 
     def completed(self, now_ms: int) -> TransactionFacts:
         """Return the facts after all partitions have got their markers."""
         committed = self.state is TransactionState.PREPARE_COMMIT
-        return replace(
-            self,
+        rotates = self.next_producer_id != NO_PRODUCER_ID
+        return self._changed(
+            now_ms,
+            producer_id=self.next_producer_id if rotates else self.producer_id,
+            producer_epoch=0 if rotates else self.producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
             state=TransactionState.COMPLETE_COMMIT
             if committed
             else TransactionState.COMPLETE_ABORT,
             partitions=frozenset(),
-            last_update_ms=now_ms,
         )
+
+    def _changed(self, now_ms: int, **changes: Any) -> TransactionFacts:
+        return replace(self, last_update_ms=now_ms, last_producer_id=self.producer_id, **changes)
+
+
+def prepared(committed: bool) -> TransactionState:
+    """Return the state of a transaction whose outcome is decided."""
+    return TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
 
 
 # ---- the transactional id
@@ -202,7 +254,9 @@ class TransactionFacts:
 class Markers:
     """The commit or abort markers of one transaction, to be written to ``partitions``.
 
-    Compared by identity: only results for the current ``Markers`` of a transactional id count.
+    ``version`` is the version of transactions by which a leader checks the epoch; not above that
+    of the cluster, which may have leaders that know no later one. Compared by identity: only
+    results for the current ``Markers`` of a transactional id count.
     """
 
     transactional_id: str
@@ -210,6 +264,7 @@ class Markers:
     producer_epoch: int
     committed: bool
     partitions: tuple[TopicPartition, ...]
+    version: int = 0
 
 
 class Transaction:
@@ -267,9 +322,13 @@ class Transaction:
 
 
 def rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether the next producer needs a new producer id, because the id has no epoch left."""
+    """Whether the next producer needs a new producer id, because the id has no epoch left.
+
+    The last epoch is never given to a producer, not even to one that names the epoch before."""
     return is_exhausted(facts.producer_epoch) and (
-        expected is None or expected.epoch == facts.producer_epoch
+        expected is None
+        or expected.epoch == facts.producer_epoch
+        or (expected.epoch == facts.last_epoch and facts.producer_epoch == MAX_EPOCH)
     )
 
 

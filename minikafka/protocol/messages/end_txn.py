@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import IN_TRANSACTION
 from minikafka.protocol.schema import (
     ORDINARY,
     Bool,
+    In,
     Int16,
     Int32,
     Int64,
@@ -32,9 +35,11 @@ class EndTxnRequest(Message):
 
 @dataclass(slots=True)
 class EndTxnResponse(Message):
-    """How it went."""
+    """How it went, and from version 5 on the producer's id and epoch in the next transaction."""
 
     SPEC = response(ApiKey.END_TXN)
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
+    producer_id: Annotated[Int64, In("5+", ignorable=True)] = -1
+    producer_epoch: Annotated[Int16, In("5+", ignorable=True)] = -1

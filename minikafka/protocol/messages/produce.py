@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated
 
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.places import Addresses, Places, topic_partitions
@@ -17,6 +18,7 @@ from minikafka.protocol.schema import (
     Message,
     Records,
     String,
+    Uuid,
     request,
     response,
 )
@@ -32,9 +34,10 @@ class PartitionProduceData:
 
 @dataclass(slots=True)
 class TopicProduceData:
-    """The batches for one topic."""
+    """The batches for one topic, which has an id instead of a name from version 13 on."""
 
-    name: String = ""
+    name: Annotated[String, In("0-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("13+", ignorable=True)] = ZERO_UUID
     partition_data: list[PartitionProduceData] = field(default_factory=list)
 
 
@@ -45,8 +48,10 @@ class ProduceRequest(Message):
     SPEC = request(
         ApiKey.PRODUCE,
         Places(
-            topic_partitions("topic_data", "name", "partition_data", "index"),
-            topic_partitions("responses", "name", "partition_responses", "index"),
+            topic_partitions("topic_data", "name", "partition_data", "index", also=("topic_id",)),
+            topic_partitions(
+                "responses", "name", "partition_responses", "index", also=("topic_id",)
+            ),
             transactional_id="transactional_id",
             values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
         ),
@@ -101,9 +106,10 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
-    """The results for one topic."""
+    """The results for one topic, which has an id instead of a name from version 13 on."""
 
-    name: String = ""
+    name: Annotated[String, In("0-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, In("13+", ignorable=True)] = ZERO_UUID
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
 
 

@@ -25,6 +25,11 @@ _SHARED: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: "client_quotas",
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_credentials",
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_credentials",
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: "share_group_state",
+        ApiKey.READ_SHARE_GROUP_STATE: "share_group_state",
+        ApiKey.WRITE_SHARE_GROUP_STATE: "share_group_state",
+        ApiKey.DELETE_SHARE_GROUP_STATE: "share_group_state",
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "share_group_state",
     }
 )
 
@@ -62,7 +67,7 @@ RESPONSES: Mapping[ApiKey, type[Message]] = MessageClasses("Response")
 
 def version_range(api_key: ApiKey) -> tuple[int, int]:
     """The versions, both ends included, that the codec knows."""
-    return 0, api_key.max_version
+    return api_key.first_version, api_key.max_version
 
 
 def response_class(request: Message | type[Message]) -> type[Message]:

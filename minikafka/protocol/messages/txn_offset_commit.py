@@ -41,7 +41,8 @@ class TxnOffsetCommitRequestTopic:
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequest(Message):
-    """From version 3 with the consumer's place in its group (KIP-447)."""
+    """From version 3 with the consumer's place in its group (KIP-447), from 5 on without
+    AddOffsetsToTxn before it (KIP-890)."""
 
     SPEC = request(
         ApiKey.TXN_OFFSET_COMMIT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
@@ -10,6 +11,8 @@ from minikafka.protocol.places import TOPIC_PARTITIONS, Level, Places, topic_par
 from minikafka.protocol.schema import (
     ORDINARY,
     Bool,
+    In,
+    Int8,
     Int16,
     Int32,
     Int64,
@@ -30,13 +33,16 @@ class WritableTxnMarkerTopic:
 
 @dataclass(slots=True)
 class WritableTxnMarker:
-    """The end of one transaction. ``transaction_result`` True: it is committed."""
+    """The end of one transaction. ``transaction_result`` True: it is committed.
+
+    ``transaction_version`` 2: the producer has the epoch before (KIP-1228)."""
 
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     transaction_result: Bool = False
     topics: list[WritableTxnMarkerTopic] = field(default_factory=list)
     coordinator_epoch: Int32 = 0
+    transaction_version: Annotated[Int8, In("2+", ignorable=True)] = 0
 
 
 @dataclass(slots=True)

@@ -18,8 +18,13 @@ from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.group import RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
-from minikafka.core.group.result import RespondHeartbeat, RespondOffsets
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.group.result import RespondHeartbeat, RespondOffsets, RespondShareHeartbeat
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.share.offset import SharePartitionOffset
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams_groups import RespondStreams
+from minikafka.core.share.state_requests import StateRequest, StateResponse
+from minikafka.core.transaction.result import ProducerResult, RespondProducer
 from minikafka.kernel.cluster import (
     ElectionType,
     LeaderAndIsr,
@@ -37,6 +42,12 @@ from minikafka.protocol.messages.describe_transactions import TransactionState
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
+from minikafka.protocol.messages.share_group_describe import (
+    DescribedGroup as DescribedShareGroup,
+)
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
 
 
 class Controller(Protocol):
@@ -101,6 +112,22 @@ class Controller(Protocol):
         ...
 
 
+class ShareOffsets(Protocol):
+    """Where share groups read. The methods raise KafkaError for an error of the whole request."""
+
+    async def describe(
+        self, group_id: str, partitions: Collection[TopicPartition] | None
+    ) -> Mapping[TopicPartition, SharePartitionOffset]: ...
+
+    async def alter(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    async def delete(
+        self, group_id: str, topics: Sequence[str]
+    ) -> Mapping[str, tuple[UUID | None, KafkaError | None]]: ...
+
+
 class GroupCoordination(Protocol):
     """Kafka's ``GroupCoordinator``, as ``KafkaApis`` uses it.
 
@@ -118,6 +145,12 @@ class GroupCoordination(Protocol):
     def consumer_heartbeat(
         self, group_id: str, facts: HeartbeatFacts, respond: RespondHeartbeat
     ) -> None: ...
+
+    def share_heartbeat(
+        self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
+    ) -> None: ...
+
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None: ...
 
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity]
@@ -154,6 +187,13 @@ class GroupCoordination(Protocol):
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup: ...
 
+    def describe_share_group(self, group_id: str) -> DescribedShareGroup: ...
+
+    @property
+    def share_offsets(self) -> ShareOffsets: ...
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup: ...
+
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]: ...
@@ -169,6 +209,14 @@ class GroupCoordination(Protocol):
     ) -> None: ...
 
 
+class ShareStateCoordination(Protocol):
+    """Kafka's ``ShareCoordinator``, as ``KafkaApis`` uses it."""
+
+    async def serve(self, request: StateRequest) -> StateResponse: ...
+
+    def topics_deleted(self, topic_ids: Collection[UUID]) -> None: ...
+
+
 class TransactionCoordination(Protocol):
     """Kafka's ``TransactionCoordinator``, as ``KafkaApis`` uses it.
 
@@ -179,7 +227,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str | None,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-    ) -> Initialized:
+    ) -> ProducerResult:
         """Return the producer id and epoch for a transactional id, or a new producer id without
         one. Raises KafkaError."""
         ...
@@ -189,6 +237,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
+        client_version: int,
         respond: RespondError,
     ) -> None: ...
 
@@ -204,7 +253,8 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        respond: RespondError,
+        client_version: int,
+        respond: RespondProducer,
     ) -> None: ...
 
     def describe(self, transactional_id: str) -> TransactionState: ...

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from minikafka.core.group.committing import CommitFacts
-from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.description import (
     FetchedOffset,
@@ -16,6 +15,7 @@ from minikafka.core.group.description import (
     fetched,
     listed,
     refused_description,
+    share_described,
 )
 from minikafka.core.group.group import Group, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
@@ -25,15 +25,27 @@ from minikafka.core.group.result import (
     AnyGroup,
     GroupAppendPurpose,
     GroupTimer,
+    InitializeStates,
+    ResolveRegexes,
     RespondHeartbeat,
     RespondOffsets,
+    RespondShareHeartbeat,
     heartbeat_error,
     join_error,
+    share_heartbeat_error,
     sync_error,
 )
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.streams.description import streams_described
+from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import check_request as check_streams_request
+from minikafka.core.group.streams_groups import RespondStreams, refused_heartbeat
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import compiled
+from minikafka.core.share.persister import SharePersister
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
@@ -45,10 +57,15 @@ from minikafka.protocol.messages.consumer_group_describe import (
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from minikafka.protocol.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
 from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
-from minikafka.server.coordinator.ports import DelayedOperationPurgatory, InternalLog
+from minikafka.server.coordinator.ports import DelayedOperationPurgatory, EndOffsets, InternalLog
 from minikafka.server.coordinator.runtime import CoordinatorRuntime, RuntimeConfig
+from minikafka.server.coordinator.share_group_offsets import ShareGroupOffsets
 
 
 class GroupCoordinator:
@@ -66,8 +83,11 @@ class GroupCoordinator:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         config: GroupCoordinatorConfig,
+        settings: SettingsOf,
         partition_count: Callable[[], int],
         image: Callable[[], MetadataImage],
+        persister: SharePersister,
+        end_offsets: EndOffsets,
         events: EventLog,
     ) -> None:
         self._clock = clock
@@ -75,17 +95,27 @@ class GroupCoordinator:
         self._config = config
         self._events = events
         self._image = image
-        timers = GroupTimers(clock, rebalances, heartbeats, image, self._start_resolution)
+        timers = GroupTimers(
+            clock,
+            rebalances,
+            heartbeats,
+            image,
+            self._start_resolution,
+            self._start_initialization,
+        )
         self.runtime: CoordinatorRuntime[
             GroupShard, GroupRecord, GroupAppendPurpose, GroupTimer
         ] = CoordinatorRuntime(
             clock,
             log,
-            lambda: GroupShard(config.group),
+            lambda: GroupShard(config.group, settings),
             timers.perform,
             partition_count,
             RuntimeConfig("groups", config.offsets_load_buffer_size, config.compression),
             events,
+        )
+        self.share_offsets = ShareGroupOffsets(
+            self.runtime, persister, end_offsets, image, clock.wall_ms
         )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -161,6 +191,49 @@ class GroupCoordinator:
         heartbeat = context.shard.consumers.heartbeat
         context.run(heartbeat(group_id, facts, respond, self._image(), context.now_ms()))
 
+    def share_heartbeat(
+        self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
+    ) -> None:
+        """Handle ShareGroupHeartbeat. ``respond`` is called when the member's new state is
+        replicated, or with an error."""
+        try:
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+            context = self.runtime.require(group_id)
+        except KafkaError as error:
+            respond(share_heartbeat_error(error))
+            return
+        heartbeat = context.shard.shares.heartbeat
+        context.run(heartbeat(group_id, facts, respond, self._image(), context.now_ms()))
+
+    def _start_initialization(self, context: GroupContext, wanted: InitializeStates) -> None:
+        self.runtime.start_task(
+            self._initialize_states(context, wanted), "initialize-share-partitions"
+        )
+
+    async def _initialize_states(self, context: GroupContext, wanted: InitializeStates) -> None:
+        try:
+            await self.share_offsets.initialize(context, wanted)
+        except KafkaError as error:
+            # A later heartbeat asks again.
+            self._events.warning(
+                "share_partitions_not_initialized",
+                group=wanted.group.group_id,
+                error=error.code.name,
+            )
+
+    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None:
+        """Handle StreamsGroupHeartbeat. ``respond`` is called when the member's new state is
+        replicated, or with an error."""
+        try:
+            check_streams_request(facts.request)
+            context = self.runtime.require(facts.request.group_id)
+        except KafkaError as error:
+            respond(refused_heartbeat(error))
+            return
+        heartbeat = context.shard.streams.heartbeat
+        context.run(heartbeat(facts, respond, self._image(), context.now_ms()))
+
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Handle LeaveGroup and return the response row of each member."""
         context = self._require_named(group_id)
@@ -168,18 +241,20 @@ class GroupCoordinator:
             context.shard.leave(group_id, identities, self._image(), context.now_ms())
         )
 
-    def _start_resolution(self, context: GroupContext, group: ConsumerGroup) -> None:
-        self.runtime.start_task(self._resolve_regexes(context, group), "resolve-regexes")
+    def _start_resolution(self, context: GroupContext, request: ResolveRegexes) -> None:
+        self.runtime.start_task(self._resolve_regexes(context, request), "resolve-regexes")
 
-    async def _resolve_regexes(self, context: GroupContext, group: ConsumerGroup) -> None:
+    async def _resolve_regexes(self, context: GroupContext, request: ResolveRegexes) -> None:
         """Look up the topics of a group's regular expressions, in slices: there may be many."""
-        image = self._image()
+        image, group = self._image(), request.group
         patterns = compiled(group.regexes_in_use)
         found: dict[str, list[str]] = {regex: [] for regex in patterns}
         async for topic in Slices().over(image.topics):
             for regex, pattern in patterns.items():
                 if pattern.fullmatch(topic) is not None:
                     found[regex].append(topic)
+        shown = set(await request.describable(list(set().union(*found.values()))))
+        found = {regex: [each for each in found[regex] if each in shown] for regex in found}
         if context.is_active:
             context.run(context.shard.consumers.resolved(group, found, image, context.now_ms()))
 
@@ -250,6 +325,9 @@ class GroupCoordinator:
         group = context.shard.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ShareGroup):
+            problem = f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
         if isinstance(group, Group) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         topics = {topic_partition.topic for topic_partition in topic_partitions}
@@ -283,6 +361,22 @@ class GroupCoordinator:
         except KafkaError as error:
             return refused_description(group_id, error)
         return consumer_described(group_id, group, self._image(), self._config.group.consumer)
+
+    def describe_share_group(self, group_id: str) -> DescribedShareGroup:
+        """Handle ShareGroupDescribe for one group."""
+        try:
+            group = self._require_named(group_id).shard.shares.require(group_id)
+        except KafkaError as error:
+            return DescribedShareGroup(error.code, error.message, group_id)
+        return share_described(group, self._image())
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup:
+        """Handle StreamsGroupDescribe for one group."""
+        try:
+            group = self._require_named(group_id).shard.groups.get(group_id)
+        except KafkaError as error:
+            return DescribedStreamsGroup(error.code, error.message, group_id)
+        return streams_described(group_id, group)
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
@@ -334,8 +428,29 @@ class GroupCoordinator:
             deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
             deleted(group_id, ErrorCode.NON_EMPTY_GROUP)
+        elif isinstance(group, ShareGroup):
+            task = self._delete_share_group(context, group, deleted)
+            self.runtime.start_task(task, "delete-share-group")
         else:
             context.run(context.shard.delete_group(group, lambda error: deleted(group_id, error)))
+
+    async def _delete_share_group(
+        self,
+        context: GroupContext,
+        group: ShareGroup,
+        deleted: Callable[[str, ErrorCode], None],
+    ) -> None:
+        """Delete the states of a group's share-partitions, then the group."""
+        group_id = group.group_id
+        error = _deletion_error(context, group)
+        if not error:
+            error = await self.share_offsets.delete_all(context, group)
+        if not error:
+            error = _deletion_error(context, group)  # it may have changed meanwhile
+        if error:
+            deleted(group_id, error)
+        else:
+            context.run(context.shard.delete_group(group, lambda code: deleted(group_id, code)))
 
     # -- deletion of offsets
 
@@ -367,6 +482,9 @@ class GroupCoordinator:
         ends = {partition: bound[1] for partition, bound in bounds.items() if bound is not None}
 
         def forget(context: GroupContext, group: AnyGroup) -> int:
+            if isinstance(group, ShareGroup):
+                context.run(context.shard.shares.forget_topics(group, self._image()))
+                return 0
             offsets, end = group.offsets, ends.get(context.partition, 0)
             fewer = offsets if len(offsets) < len(gone) else gone
             found = [tp for tp in fewer if tp in gone and offsets.is_older(tp, end)]
@@ -407,3 +525,12 @@ class GroupCoordinator:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.runtime.require(group_id)
+
+
+def _deletion_error(context: GroupContext, group: ShareGroup) -> ErrorCode:
+    """Return the error for which a group cannot be deleted, or NONE."""
+    if not context.is_active:
+        return ErrorCode.NOT_COORDINATOR
+    if context.shard.groups.get(group.group_id) is not group:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP

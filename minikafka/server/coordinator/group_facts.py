@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from minikafka.core.group.consumer.group import ConsumerGroup
-from minikafka.core.group.consumer.member import NOT_JOINED, rows_of
-from minikafka.core.group.description import CLASSIC, CONSUMER
+from minikafka.core.group.consumer.member import NOT_JOINED
+from minikafka.core.group.description import CLASSIC
 from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import rows_of
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.streams.reconciliation import CurrentTasks
+from minikafka.core.group.streams.tasks import task_rows
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.metrics import Metrics
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
@@ -69,9 +72,9 @@ def _response(
 
 
 def _facts(group: AnyGroup, limit: int) -> dict[str, Any]:
-    if isinstance(group, ConsumerGroup):
-        return _consumer_facts(group, limit)
-    return _classic_facts(group, limit)
+    if isinstance(group, Group):
+        return _classic_facts(group, limit)
+    return _modern_facts(group, limit)
 
 
 def _eviction(last: Eviction | None) -> dict[str, Any] | None:
@@ -111,34 +114,42 @@ def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
     }
 
 
-def _consumer_facts(group: ConsumerGroup, limit: int) -> dict[str, Any]:
-    """The details of a consumer group of KIP-848; ``assigned`` are partitions by topic id."""
+def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
     return {
         "group": group.group_id,
-        "type": CONSUMER,
+        "type": group.TYPE,
         "state": group.state.value,
         "epoch": group.epoch,
         "target_epoch": group.target_epoch,
         "num_members": len(group.members),
-        "members": [
-            _consumer_member_facts(group, member_id) for member_id in islice(group.members, limit)
-        ],
+        "members": [_member_facts(group, member_id) for member_id in islice(group.members, limit)],
         "offsets": len(group.offsets),
         "last_eviction": _eviction(group.last_eviction),
     }
 
 
-def _consumer_member_facts(group: ConsumerGroup, member_id: str) -> dict[str, Any]:
-    metadata, current = group.members[member_id], group.current.get(member_id, NOT_JOINED)
-    return {
+def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
+    """The details of a member; ``assigned`` are partitions by topic id, in a streams group active
+    tasks by subtopology."""
+    metadata, current = group.members[member_id], group.current.get(member_id)
+    facts = {
         "member": member_id,
         "instance": metadata.instance_id,
         "client": metadata.client_id,
         "host": metadata.client_host,
+    }
+    if isinstance(current, CurrentTasks):
+        assigned = {r.subtopology_id: r.partitions for r in task_rows(current.assigned.active)}
+        rest = current.pending_revocation.active
+        revokes = {row.subtopology_id: row.partitions for row in task_rows(rest)}
+    else:
+        current = NOT_JOINED if current is None else current
+        assigned = {topic_id_text(name): rows for name, rows in rows_of(current.assigned)}
+        rows = rows_of(current.pending_revocation)
+        revokes = {topic_id_text(name): some for name, some in rows}
+    return facts | {
         "epoch": current.member_epoch,
         "state": current.state.name,
-        "assigned": {topic_id_text(name): rows for name, rows in rows_of(current.assigned)},
-        "revokes": {
-            topic_id_text(name): rows for name, rows in rows_of(current.pending_revocation)
-        },
+        "assigned": assigned,
+        "revokes": revokes,
     }

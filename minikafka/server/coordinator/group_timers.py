@@ -6,12 +6,13 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
-from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup
 from minikafka.core.group.consumer_groups import member_timer_is_over
 from minikafka.core.group.liveness import heartbeat_is_over
+from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.rebalance import sync_is_over
 from minikafka.core.group.records import GroupRecord
 from minikafka.core.group.result import (
+    AssignmentTimer,
     CheckHeartbeat,
     CheckJoin,
     CheckMember,
@@ -20,6 +21,7 @@ from minikafka.core.group.result import (
     GroupAppendPurpose,
     GroupTimer,
     HeartbeatTimer,
+    InitializeStates,
     InitialJoinTimer,
     JoinTimer,
     MemberHeard,
@@ -72,7 +74,7 @@ class GroupSyncKey:
 
 @dataclass(frozen=True, slots=True)
 class MemberStepKey:
-    """The key of the purgatory "Rebalance" for what a member of a consumer group must do."""
+    """The key of the purgatory "Rebalance" for what a member must do."""
 
     group_id: str
     member_id: str
@@ -200,7 +202,7 @@ class DelayedSync(DelayedOperation):
 
 
 class DelayedSession(DelayedOperation):
-    """The delayed operation for the session of a consumer group's member.
+    """The delayed operation for the session of a member.
 
     It completes without effect if the member has left. When it expires, ``expired`` removes the
     member, or waits on if a heartbeat has moved its deadline: a heartbeat starts no timer.
@@ -209,7 +211,7 @@ class DelayedSession(DelayedOperation):
     __slots__ = ("_expired", "group", "member_id")
 
     def __init__(
-        self, group: ConsumerGroup, member_id: str, delay_ms: int, expired: Callable[[], None]
+        self, group: ModernGroup, member_id: str, delay_ms: int, expired: Callable[[], None]
     ) -> None:
         super().__init__(delay_ms)
         self.group = group
@@ -231,7 +233,7 @@ class DelayedSession(DelayedOperation):
 
 
 class DelayedMemberStep(DelayedOperation):
-    """The delayed operation for what a consumer group's member must do in its rebalance time-out:
+    """The delayed operation for what a member must do in its rebalance time-out:
     revoke partitions, or in the classic protocol send a request.
 
     It completes without effect if the member has done that, or has left.
@@ -261,6 +263,31 @@ class DelayedMemberStep(DelayedOperation):
         return (MemberStepKey(self.timer.group.group_id, self.timer.member_id),)
 
 
+class DelayedAssignment(DelayedOperation):
+    """The delayed operation for the first assignment of a streams group: when it expires,
+    ``expired`` assigns the tasks to the members that have come. Only the end of the group ends it
+    earlier."""
+
+    __slots__ = ("_expired", "timer")
+
+    def __init__(self, timer: AssignmentTimer, expired: Callable[[AssignmentTimer], None]) -> None:
+        super().__init__(timer.delay_ms)
+        self.timer = timer
+        self._expired = expired
+
+    def try_complete(self) -> bool:
+        return self.timer.group.is_dead and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing to do: only the expiry has an effect."""
+
+    def on_expiration(self) -> None:
+        self._expired(self.timer)
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        return (GroupJoinKey(self.timer.group.group_id),)
+
+
 # ---- carrying out
 
 
@@ -274,24 +301,33 @@ class GroupTimers:
         rebalances: DelayedOperationPurgatory,
         heartbeats: DelayedOperationPurgatory,
         image: Callable[[], MetadataImage],
-        resolve: Callable[[GroupContext, ConsumerGroup], None],
+        resolve: Callable[[GroupContext, ResolveRegexes], None],
+        initialize: Callable[[GroupContext, InitializeStates], None],
     ) -> None:
         self._clock = clock
         self._rebalances = rebalances
         self._heartbeats = heartbeats
         self._image = image
         self._resolve = resolve
+        self._initialize = initialize
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
         if isinstance(timer, ResolveRegexes):
-            self._resolve(context, timer.group)
+            self._resolve(context, timer)
+        elif isinstance(timer, InitializeStates):
+            self._initialize(context, timer)
+        elif isinstance(timer, AssignmentTimer):
+            operation = DelayedAssignment(timer, partial(_delay_over, context))
+            self._rebalances.try_complete_else_watch(
+                operation, [GroupJoinKey(timer.group.group_id)]
+            )
         elif isinstance(timer, MemberHeard | RevocationTimer | RequestTimer | CheckMember):
             self._perform_for_member(context, timer)
         else:
             self._perform_for_group(context, timer)
 
     def _perform_for_member(self, context: GroupContext, timer: MemberTimer) -> None:
-        """Start or check a timer of a consumer group's member."""
+        """Start or check a timer of a member."""
         group, member_id = timer.group, timer.member_id
         if isinstance(timer, MemberHeard):
             is_watched = member_id in group.deadlines
@@ -306,22 +342,20 @@ class GroupTimers:
         else:
             is_gone = group.is_dead or member_id not in group.members
             if is_gone:
-                group.deadlines.pop(member_id, None)
-                for request in ClassicRequest:
-                    group.awaited.pop((member_id, request), None)
+                group.forget_timers(member_id)
             self._rebalances.check_and_complete(MemberStepKey(group.group_id, member_id))
             if is_gone:
                 self._heartbeats.check_and_complete(MemberKey(group.group_id, member_id))
 
     def _watch_session(
-        self, context: GroupContext, group: ConsumerGroup, member_id: str, delay_ms: int
+        self, context: GroupContext, group: ModernGroup, member_id: str, delay_ms: int
     ) -> None:
         expired = partial(self._session_expired, context, group, member_id)
         operation = DelayedSession(group, member_id, delay_ms, expired)
         key = MemberKey(group.group_id, member_id)
         self._heartbeats.try_complete_else_watch(operation, [key])
 
-    def _session_expired(self, context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
+    def _session_expired(self, context: GroupContext, group: ModernGroup, member_id: str) -> None:
         left_ms = group.deadlines.get(member_id, 0) - self._clock.monotonic_ms()
         if left_ms > 0 and member_id in group.members:
             self._watch_session(context, group, member_id, left_ms)
@@ -338,10 +372,10 @@ class GroupTimers:
             self._remove_member(context, timer.group, timer.member_id, reason)
 
     def _remove_member(
-        self, context: GroupContext, group: ConsumerGroup, member_id: str, reason: str
+        self, context: GroupContext, group: ModernGroup, member_id: str, reason: str
     ) -> None:
         if context.is_active:
-            expired = context.shard.consumers.expired
+            expired = context.shard.of_kind(group).expired
             context.run(expired(group, member_id, reason, self._image(), context.now_ms()))
 
     def _perform_for_group(self, context: GroupContext, timer: ClassicTimer) -> None:
@@ -389,3 +423,8 @@ def _joined(context: GroupContext, timer: JoinTimer | InitialJoinTimer) -> None:
 
 def _sync_expired(context: GroupContext, timer: SyncTimer) -> None:
     context.run(context.shard.sync_expired(timer, context.now_ms()))
+
+
+def _delay_over(context: GroupContext, timer: AssignmentTimer) -> None:
+    if context.is_active:
+        context.run(context.shard.streams.delay_over(timer))

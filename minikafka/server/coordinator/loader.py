@@ -115,8 +115,8 @@ class _Replay(Generic[R]):
     """The replay of one log into one shard.
 
     Of the non-transactional records with the same key only the last one has an effect, as after
-    compaction. They are collected in ``_latest`` and decoded in ``flush``: before a
-    transactional batch or a marker, and at the end of the log.
+    compaction, unless the shard ``keeps_all_records``. They are collected in ``_latest`` and
+    decoded in ``flush``: before a transactional batch or a marker, and at the end of the log.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class _Replay(Generic[R]):
         if batch.base_offset < self._next_offset:
             raise CorruptRecordError(f"two batches have the offset {batch.base_offset}")
         self._next_offset = batch.next_offset
-        if not batch.is_control and not batch.is_transactional:
+        if not (batch.is_control or batch.is_transactional or self._shard.keeps_all_records):
             latest, base_offset = self._latest, batch.base_offset
             for delta, key, value in await self._records_of(batch):
                 latest.pop(key or b"", None)  # so that it moves to the end, as in the log
@@ -186,9 +186,10 @@ class _Replay(Generic[R]):
             if marker is not None:
                 self._replay_marker(batch, marker)
             return
+        producer_id = batch.producer_id if batch.is_transactional else None
         for delta, key, value in await self._records_of(batch):
             offset = batch.base_offset + delta
-            self._replay(key or b"", value, offset, batch.base_offset, batch.producer_id)
+            self._replay(key or b"", value, offset, batch.base_offset, producer_id)
             if self._slices.ended():
                 await self._slices.pause()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from minikafka.core.log.verification import Verification
@@ -69,6 +69,16 @@ class InternalLog(Protocol):
 
         Raises KafkaError and OSError.
         """
+        ...
+
+
+class EndOffsets(Protocol):
+    """The ends of partitions, wherever their leaders are."""
+
+    async def latest(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | ErrorCode]:
+        """Return the offset after the last record of each partition, or its error."""
         ...
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.regexes import TRANSACTIONAL_IDS, compile_regex
 from minikafka.core.transaction.description import described, is_listed, listed, states_named
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.result import Initialized, TransactionAppendPurpose
+from minikafka.core.transaction.result import (
+    ProducerResult,
+    RespondProducer,
+    TransactionAppendPurpose,
+)
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import Markers, Transaction
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
@@ -51,6 +56,7 @@ class TransactionCoordinator:
         put_marker: Callable[[int, MarkerItem], None],
         config: TransactionCoordinatorConfig,
         partition_count: Callable[[], int],
+        transaction_version: Callable[[], int],
         events: EventLog,
     ) -> None:
         self._clock = clock
@@ -62,7 +68,7 @@ class TransactionCoordinator:
         ] = CoordinatorRuntime(
             clock,
             log,
-            lambda: TransactionShard(config.transaction),
+            lambda: TransactionShard(config.transaction, transaction_version),
             self.markers.send,
             partition_count,
             RuntimeConfig("transactions", config.load_buffer_size),
@@ -87,7 +93,7 @@ class TransactionCoordinator:
         transactional_id: str | None,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-    ) -> Initialized:
+    ) -> ProducerResult:
         """Handle InitProducerId. Raises KafkaError for an invalid id or if it is not coordinated
         here.
 
@@ -95,10 +101,10 @@ class TransactionCoordinator:
         that names its current id.
         """
         if transactional_id is None:
-            return Initialized(ErrorCode.NONE, await self._producer_ids.generate(), 0)
+            return ProducerResult(ErrorCode.NONE, await self._producer_ids.generate(), 0)
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        response: asyncio.Future[Initialized] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[ProducerResult] = asyncio.get_running_loop().create_future()
         fresh_id: int | None = None
         context = self.runtime.require(transactional_id)
         if context.shard.needs_producer_id(transactional_id, expected):
@@ -121,8 +127,11 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
+        client_version: int,
         respond: RespondError,
     ) -> None:
+        """Handle AddPartitionsToTxn and AddOffsetsToTxn. ``client_version`` is the version of
+        transactions that the producer uses."""
         try:
             context = self._require_named(transactional_id)
         except KafkaError as error:
@@ -131,7 +140,7 @@ class TransactionCoordinator:
         added = frozenset(partitions)
         context.run(
             context.shard.add_partitions(
-                transactional_id, producer, added, respond, context.now_ms()
+                transactional_id, producer, added, client_version, respond, context.now_ms()
             )
         )
 
@@ -152,15 +161,54 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        respond: RespondError,
+        client_version: int,
+        respond: RespondProducer,
     ) -> None:
+        """Handle EndTxn. ``client_version`` is the version of transactions that the producer uses.
+
+        Only a producer whose id has no epoch left waits for a new one."""
         try:
             context = self._require_named(transactional_id)
         except KafkaError as error:
-            respond(error.code)
+            respond(ProducerResult(error.code))
             return
+        end = partial(
+            self._end, transactional_id, producer, committed, client_version, respond=respond
+        )
+        if context.shard.needs_producer_id_to_end(
+            transactional_id, producer, committed, client_version
+        ):
+            self.runtime.start_task(self._end_with_new_id(end, respond), "transaction-end")
+        else:
+            end(None)
+
+    async def _end_with_new_id(self, end: Callable[[int], None], respond: RespondProducer) -> None:
+        try:
+            end(await self._producer_ids.generate())
+        except KafkaError as error:
+            respond(ProducerResult(error.code))
+
+    def _end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        committed: bool,
+        client_version: int,
+        fresh_id: int | None,
+        respond: RespondProducer,
+    ) -> None:
+        """Raises KafkaError if the id is not coordinated here any more."""
+        context = self.runtime.require(transactional_id)
         context.run(
-            context.shard.end(transactional_id, producer, committed, respond, context.now_ms())
+            context.shard.end(
+                transactional_id,
+                producer,
+                committed,
+                client_version,
+                fresh_id,
+                respond,
+                context.now_ms(),
+            )
         )
 
     # -- administration

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import TransactionAppendPurpose
 from minikafka.core.transaction.shard import MarkerOutcome, TransactionShard, marker_outcome
-from minikafka.core.transaction.transaction import Markers
+from minikafka.core.transaction.transaction import EPOCH_OF_EACH_TRANSACTION, Markers
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
@@ -26,6 +26,7 @@ from minikafka.server.coordinator.ports import PartitionLeaders
 from minikafka.server.coordinator.runtime import CoordinatorContext
 
 MARKER_RETRY_MS = 100
+WITH_TRANSACTION_VERSION = 2  # of WriteTxnMarkers
 
 TransactionContext: TypeAlias = CoordinatorContext[
     TransactionShard, TransactionStored, TransactionAppendPurpose, Markers
@@ -161,7 +162,10 @@ def markers_request(
 ) -> tuple[Message, int]:
     """Return the WriteTxnMarkers request for these items, and its version."""
     request = WriteTxnMarkersRequest([_marker(item) for item in items])
-    return request, protocol.write_txn_markers_version
+    version = protocol.write_txn_markers_version
+    if any(item.markers.version >= EPOCH_OF_EACH_TRANSACTION for item in items):
+        version = WITH_TRANSACTION_VERSION
+    return request, version
 
 
 def _marker(item: MarkerItem) -> WritableTxnMarker:
@@ -172,6 +176,7 @@ def _marker(item: MarkerItem) -> WritableTxnMarker:
         markers.committed,
         [WritableTxnMarkerTopic(*of_topic) for of_topic in grouped(item.partitions).items()],
         item.context.epoch,
+        markers.version,
     )
 
 

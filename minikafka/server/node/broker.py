@@ -266,6 +266,7 @@ class BrokerNode:
         await self._tokens.start(tasks)
         await self._quota_znodes.read_all()
         await self._parts.telemetry.refresh_all()
+        await self._parts.group_configs.refresh_all()
         await self._listen(tasks, listening)
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -408,7 +409,10 @@ class BrokerNode:
             self._credentials,
             self._quota_znodes,
             listening.change,
-            {paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry},
+            {
+                paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry,
+                paths.GROUP_CONFIGS: self._parts.group_configs,
+            },
         )
         return ConfigChanges(lambda: self._zk.store, self._world.clock, self.broker_id, effects)
 

@@ -8,11 +8,20 @@ from minikafka.core.client_quota import RateConfig
 from minikafka.core.group.consumer.assignors import ASSIGNORS
 from minikafka.core.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from minikafka.core.group.group import GroupConfig
+from minikafka.core.group.share.assignor import ASSIGNOR_NAME
+from minikafka.core.group.share.config import ShareGroupConfig
+from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
+from minikafka.core.share.settings import ShareGroupSettings
+from minikafka.core.share.state_shard import ShareStateConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.features import Levels
 from minikafka.kernel.features import supported_features as supported_by
@@ -25,6 +34,7 @@ from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
 from minikafka.server.broker.admin.auto_topic_creation import (
     OFFSETS_TOPIC_CONFIG,
+    SHARE_TOPIC_CONFIG,
     TRANSACTION_TOPIC_CONFIG,
     AutoTopicCreationConfig,
     TopicShape,
@@ -36,8 +46,13 @@ from minikafka.server.broker.node_to_controller import NodeToControllerConfig
 from minikafka.server.broker.replication.isr import IsrConfig
 from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.server.broker.replication.replica_manager import ReplicaManagerConfig
+from minikafka.server.broker.replication.transaction_verification import AdditionRetry
 from minikafka.server.controller.config import ControllerConfig
-from minikafka.server.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
+from minikafka.server.coordinator.config import (
+    GroupCoordinatorConfig,
+    ShareCoordinatorConfig,
+    TransactionCoordinatorConfig,
+)
 from minikafka.server.listeners.connection_quotas import (
     RESERVED_SHARE,
     ConnectionQuotaConfig,
@@ -203,6 +218,9 @@ def controller(
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
             TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),
+            SHARE_GROUP_STATE_TOPIC: config.integer(
+                "share.coordinator.state.topic.replication.factor"
+            ),
         },
     )
 
@@ -239,6 +257,15 @@ def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
                 "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
             },
         ),
+        share_topic=TopicShape(
+            config.integer("share.coordinator.state.topic.num.partitions"),
+            config.integer("share.coordinator.state.topic.replication.factor"),
+            {
+                **SHARE_TOPIC_CONFIG,
+                "min.insync.replicas": str(config.integer("share.coordinator.state.topic.min.isr")),
+                "segment.bytes": str(config.integer("share.coordinator.state.topic.segment.bytes")),
+            },
+        ),
     )
 
 
@@ -256,10 +283,37 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
                 assignors=_assignors(config),
                 migration=MigrationPolicy(config.string("group.consumer.migration.policy")),
             ),
+            share=_share_groups(config),
+            streams=StreamsGroupConfig(
+                session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
+                heartbeat_interval_ms=config.integer("group.streams.heartbeat.interval.ms"),
+                max_size=config.integer("group.streams.max.size"),
+                standby_replicas=config.integer("group.streams.num.standby.replicas"),
+                initial_rebalance_delay_ms=config.integer(
+                    "group.streams.initial.rebalance.delay.ms"
+                ),
+            ),
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+    )
+
+
+def _share_groups(config: Config) -> ShareGroupConfig:
+    """Raises ConfigError for an assignor that is not known."""
+    key = "group.share.assignors"
+    names = config.list(key)
+    if len(names) != 1 or names[0].rpartition(".")[2] not in (ASSIGNOR_NAME, "SimpleAssignor"):
+        raise ConfigError(f"{key} must name one assignor; the only one is {ASSIGNOR_NAME}")
+    return ShareGroupConfig(
+        session_timeout_ms=config.integer("group.share.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("group.share.heartbeat.interval.ms"),
+        max_size=config.integer("group.share.max.size"),
+        initialize_retry_interval_ms=max(
+            config.integer("group.share.initialize.retry.interval.ms"),
+            config.integer("offsets.commit.timeout.ms"),
+        ),
     )
 
 
@@ -280,6 +334,13 @@ def _assignors(config: Config) -> tuple[str, ...]:
     return tuple(names)
 
 
+def addition_retry(config: Config, request_timeout_ms: int) -> AdditionRetry:
+    return AdditionRetry(
+        config.integer("add.partitions.to.txn.retry.backoff.ms"),
+        min(config.integer("add.partitions.to.txn.retry.backoff.max.ms"), request_timeout_ms),
+    )
+
+
 def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:
     return TransactionCoordinatorConfig(
         transaction=TransactionConfig(
@@ -293,6 +354,26 @@ def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:
         remove_expired_interval_ms=config.integer(
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
+    )
+
+
+def share_group_defaults(config: Config) -> ShareGroupSettings:
+    return ShareGroupSettings(
+        lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
+        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
+        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
+    )
+
+
+def share_coordinator(config: Config) -> ShareCoordinatorConfig:
+    return ShareCoordinatorConfig(
+        state=ShareStateConfig(
+            config.integer("share.coordinator.snapshot.update.records.per.snapshot"),
+            config.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
+        ),
+        compression=Compression(config.integer("share.coordinator.state.topic.compression.codec")),
+        load_buffer_size=config.integer("share.coordinator.load.buffer.size"),
+        prune_interval_ms=config.integer("share.coordinator.state.topic.prune.interval.ms"),
     )
 
 

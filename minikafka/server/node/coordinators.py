@@ -7,17 +7,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minikafka.core.coordinator_shard import partition_for
+from minikafka.core.group.settings import SettingsOf
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.core.share.persister import SharePersister
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
-    NO_LEADER,
+    SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     CoordinatorType,
     TopicPartition,
 )
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
+from minikafka.kernel.features import TRANSACTION_VERSION
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
@@ -25,6 +27,7 @@ from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.server.broker.coordinator_log import CoordinatorLog
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.producer_ids import AllocateBlock, ProducerIds
 from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
@@ -37,6 +40,13 @@ from minikafka.server.broker.replication.transaction_verification import (
     verification_request,
 )
 from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
+from minikafka.server.coordinator.end_offsets import (
+    EndOffsetsItem,
+    LeaderEndOffsets,
+    complete_end_offsets,
+    end_offsets_key,
+    end_offsets_request,
+)
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 from minikafka.server.coordinator.group_facts import register_group_gauges
 from minikafka.server.coordinator.runtime import CoordinatorRuntime
@@ -50,34 +60,54 @@ from minikafka.server.coordinator.transaction_markers import (
 from minikafka.server.node import config_views as views
 from minikafka.server.zookeeper.store import ZkStore
 
+# The longest wait for the replication of a record, or for the response of another broker.
+REQUEST_TIMEOUT_MS = 30_000
+
+
+def coordinator_lookup(cache: MetadataCache, sizes: InternalTopicSizes) -> CoordinatorLookup:
+    """Return the look-up of coordinators of all types. ``sizes`` has the number of partitions of
+    their internal topics."""
+    topics = {
+        CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
+        CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+        CoordinatorType.SHARE: SHARE_GROUP_STATE_TOPIC,
+    }
+    return CoordinatorLookup(cache, topics, sizes)
+
 
 class GroupParts:
     """Creates and connects the group coordinator of one broker.
 
-    ``sizes`` has the number of partitions of ``__consumer_offsets``. ``store`` returns the store of
-    the current ZooKeeper session."""
+    ``listener`` is the inter-broker listener. ``store`` returns the store of the current ZooKeeper
+    session."""
 
     def __init__(
         self,
         world: World,
         config: Config,
         broker_id: int,
+        listener: str,
         replicas: ReplicaManager,
         cache: MetadataCache,
-        sizes: InternalTopicSizes,
+        lookup: CoordinatorLookup,
+        persister: SharePersister,
+        settings: SettingsOf,
         store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
         self._world = world
         self._config = config
         self._cache = cache
-        self.lookup = CoordinatorLookup(
-            cache,
-            {
-                CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
-                CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
-            },
-            sizes,
+        events = event_log("group-coordinator", broker=broker_id)
+        self._end_offset_senders: BrokerSenders[EndOffsetsItem] = BrokerSenders(
+            world.network,
+            world.clock,
+            BrokerSenderConfig(f"broker-{broker_id}-end-offsets", REQUEST_TIMEOUT_MS),
+            partial(_address, cache, listener),
+            end_offsets_key,
+            end_offsets_request,
+            complete_end_offsets,
+            events,
         )
         self.heartbeats = self._reaper(broker_id, "Heartbeat")
         self.rebalances = self._reaper(broker_id, "Rebalance")
@@ -92,9 +122,12 @@ class GroupParts:
             self.rebalances,
             self.heartbeats,
             views.group_coordinator(config),
-            lambda: self.lookup.partition_count(CoordinatorType.GROUP),
+            settings,
+            lambda: lookup.partition_count(CoordinatorType.GROUP),
             lambda: cache.image,
-            event_log("group-coordinator", broker=broker_id),
+            persister,
+            LeaderEndOffsets(cache, self._end_offset_senders.put),
+            events,
         )
         self.zookeeper_offsets = ZookeeperOffsets(store)
         register_group_gauges(self.coordinator, metrics)
@@ -108,11 +141,13 @@ class GroupParts:
         return (self.heartbeats, self.rebalances)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._end_offset_senders.start(tasks)
         self.coordinator.start(tasks)
         self.zookeeper_offsets.start(tasks)
 
     def close(self) -> None:
         self.coordinator.close()
+        self._end_offset_senders.close()
         for reaper in self.reapers:
             reaper.close()
 
@@ -120,7 +155,7 @@ class GroupParts:
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         """Load or unload a coordinator partition whose role on this broker has changed."""
-        _follow_leadership(
+        follow_leadership(
             self.coordinator.runtime, GROUP_METADATA_TOPIC, topic_partition, leads, epoch
         )
 
@@ -128,10 +163,6 @@ class GroupParts:
         """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
-
-
-# The longest wait for the replication of a record, or for the response of another broker.
-REQUEST_TIMEOUT_MS = 30_000
 
 
 class TransactionParts:
@@ -147,22 +178,16 @@ class TransactionParts:
         replicas: ReplicaManager,
         cache: MetadataCache,
         lookup: CoordinatorLookup,
-        groups: GroupCoordinator,
         allocate_producer_ids: AllocateBlock,
+        features: FinalizedFeatures,
         metrics: Metrics,
     ) -> None:
-        self._world = world
-        self._listener = listener
-        self._replicas = replicas
-        self._cache = cache
-        self._lookup = lookup
-        self._groups = groups
         events = event_log("transaction-coordinator", broker=broker_id)
         self.markers: BrokerSenders[MarkerItem] = BrokerSenders(
             world.network,
             world.clock,
             BrokerSenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
-            self._address,
+            partial(_address, cache, listener),
             marker_key,
             partial(markers_request, protocol=views.inter_broker_protocol(dynamic.current)),
             complete_markers,
@@ -176,13 +201,14 @@ class TransactionParts:
             self.markers.put,
             views.transaction_coordinator(dynamic.current),
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
+            lambda: features.level(TRANSACTION_VERSION),
             events,
         )
         self._verification_senders: BrokerSenders[VerificationItem] = BrokerSenders(
             world.network,
             world.clock,
             BrokerSenderConfig(f"broker-{broker_id}-add-partitions-to-txn", REQUEST_TIMEOUT_MS),
-            self._address,
+            partial(_address, cache, listener),
             verification_key,
             verification_request,
             complete_verifications,
@@ -196,8 +222,9 @@ class TransactionParts:
             ),
             world.clock,
             replicas.hosted,
-            self._coordinator_of,
+            partial(lookup.broker, CoordinatorType.TRANSACTION),
             self._verification_senders.put,
+            views.addition_retry(dynamic.current, REQUEST_TIMEOUT_MS),
             metrics,
         )
         metrics.gauge(
@@ -205,16 +232,6 @@ class TransactionParts:
             "name=UnknownDestinationQueueSize",
             lambda: self.coordinator.markers.num_retrying,
         )
-
-    def _address(self, broker_id: int) -> tuple[str, int] | None:
-        endpoint = self._cache.endpoint(broker_id, self._listener)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
-
-    def _coordinator_of(self, transactional_id: str) -> int | None:
-        count = self._lookup.partition_count(CoordinatorType.TRANSACTION)
-        where = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, count))
-        leader = self._cache.partition_leader(where)
-        return None if leader is None or leader[0] == NO_LEADER else leader[0]
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.markers.start(tasks)
@@ -230,7 +247,7 @@ class TransactionParts:
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         """Load or unload a coordinator partition whose role on this broker has changed."""
-        _follow_leadership(
+        follow_leadership(
             self.coordinator.runtime, TRANSACTION_STATE_TOPIC, topic_partition, leads, epoch
         )
 
@@ -240,7 +257,7 @@ class TransactionParts:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 
 
-def _follow_leadership(
+def follow_leadership(
     runtime: CoordinatorRuntime[Any, Any, Any, Any],
     topic: str,
     topic_partition: TopicPartition,
@@ -254,3 +271,8 @@ def _follow_leadership(
         runtime.elected(topic_partition.partition, epoch)
     else:
         runtime.resigned(topic_partition.partition, epoch)
+
+
+def _address(cache: MetadataCache, listener: str, broker_id: int) -> tuple[str, int] | None:
+    endpoint = cache.endpoint(broker_id, listener)
+    return None if endpoint is None else (endpoint.host, endpoint.port)

@@ -9,6 +9,7 @@ from typing import Final
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
@@ -30,6 +31,7 @@ from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.fetch.reader import FetchReader, PreferredReplicas
 from minikafka.server.broker.fetch.record_fetches import RecordFetches
 from minikafka.server.broker.fetch.sessions import FetchSessions
+from minikafka.server.broker.group_configs import GroupConfigs
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
@@ -49,11 +51,13 @@ from minikafka.server.broker.replication.isr import (
 from minikafka.server.broker.replication.record_preparation import RecordPreparation
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.controller.kafka_controller import KafkaController
 from minikafka.server.node import config_views as views
-from minikafka.server.node.coordinators import GroupParts, TransactionParts
+from minikafka.server.node.coordinators import GroupParts, TransactionParts, coordinator_lookup
 from minikafka.server.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.server.node.purgatories import BrokerPurgatories
+from minikafka.server.node.share import ShareStateParts, share_partitions
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.session import ZkSession
 
@@ -126,8 +130,12 @@ class BrokerParts:
         self._orphans = self._make_orphaned_logs()
         self._strays = StrayReplicas(self.replicas, self.logs, self._replica_gone)
         self.fetch_sessions = self._make_fetch_sessions(metrics)
-        self.groups = self._make_groups(metrics)
+        self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
+        self.share_states = self._make_share_states(listener)
+        self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
+        self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self.shares = self._make_shares(metrics)
         self._make_worker_users()
         self.telemetry = self._make_telemetry(metrics)
         self.replicas.hosted.on_offline(self._replica_gone)
@@ -152,14 +160,17 @@ class BrokerParts:
         others = [self._topic_reaper, self._election_reaper]
         return [*self.replicas.purgatories.reapers, *self.groups.reapers, *others]
 
-    def _make_groups(self, metrics: Metrics) -> GroupParts:
+    def _make_groups(self, listener: str, metrics: Metrics) -> GroupParts:
         return GroupParts(
             self._world,
             self._config,
             self._broker_id,
+            listener,
             self.replicas,
             self.cache,
-            self._internal_sizes,
+            self._lookup,
+            self.share_states.persister,
+            self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
         )
@@ -192,6 +203,9 @@ class BrokerParts:
         configured = {
             GROUP_METADATA_TOPIC: self._config.integer("offsets.topic.num.partitions"),
             TRANSACTION_STATE_TOPIC: self._config.integer("transaction.state.log.num.partitions"),
+            SHARE_GROUP_STATE_TOPIC: self._config.integer(
+                "share.coordinator.state.topic.num.partitions"
+            ),
         }
         return InternalTopicSizes(configured, self.cache.contains_topic, read, self._world.clock)
 
@@ -276,9 +290,32 @@ class BrokerParts:
             listener,
             self.replicas,
             self.cache,
-            self.groups.lookup,
-            self.groups.coordinator,
+            self._lookup,
             self._producer_id_blocks(),
+            self._features,
+            metrics,
+        )
+
+    def _make_share_states(self, listener: str) -> ShareStateParts:
+        return ShareStateParts(
+            self._world,
+            self._config,
+            self._broker_id,
+            listener,
+            self.replicas,
+            self.cache,
+            self._lookup,
+            self.topic_creation,
+        )
+
+    def _make_shares(self, metrics: Metrics) -> SharePartitions:
+        return share_partitions(
+            self._world,
+            self._config,
+            self._broker_id,
+            self.replicas,
+            self.share_states.persister,
+            self.group_configs.settings,
             metrics,
         )
 
@@ -300,10 +337,14 @@ class BrokerParts:
         self.topic_creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
+        self.share_states.start(tasks)
+        self.shares.start(tasks)
         self._preparation.start(tasks)
         self._conversion.start(tasks)
 
     async def stop(self) -> None:
+        self.shares.close()
+        self.share_states.close()
         self.transactions.close()
         self.groups.close()
         await self._to_controller.close()
@@ -364,9 +405,11 @@ class BrokerParts:
             forwarding=self._forwarding,
             fence=self.fence,
             groups=self.groups.coordinator,
-            coordinators=self.groups.lookup,
+            coordinators=self._lookup,
             zookeeper_offsets=self.groups.zookeeper_offsets,
             transactions=self.transactions.coordinator,
+            share_states=self.share_states.coordinator,
+            shares=self.shares,
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
@@ -382,11 +425,16 @@ class BrokerParts:
     def _role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         self.groups.role_taken(topic_partition, leads, epoch)
         self.transactions.role_taken(topic_partition, leads, epoch)
+        self.share_states.role_taken(topic_partition, leads, epoch)
+        if not leads:
+            self.shares.partition_lost(topic_partition)
 
     def _replica_gone(self, topic_partition: TopicPartition) -> None:
         """Notify the coordinators of a replica that was deleted or whose disk failed."""
         self.groups.replica_gone(topic_partition)
         self.transactions.replica_gone(topic_partition)
+        self.share_states.replica_gone(topic_partition)
+        self.shares.partition_lost(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)

@@ -43,6 +43,7 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.messages.share_group_membership_log import SHARE_GROUP_RECORDS
 from minikafka.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
@@ -67,6 +68,7 @@ _OFFSETS_RECORDS: Final[Sequence[tuple[type[Message], type[Message]]]] = (
     (OffsetCommitKey, OffsetCommitValue),
     (GroupMetadataKey, GroupMetadataValue),
     *CONSUMER_GROUP_RECORDS,
+    *SHARE_GROUP_RECORDS,
 )
 _TRANSACTION_STATES: Final = (
     "Empty",

@@ -43,6 +43,7 @@ USER_CONFIGS = "users"
 BROKER_CONFIGS = "brokers"
 IP_CONFIGS = "ips"
 CLIENT_METRICS_CONFIGS = "client-metrics"
+GROUP_CONFIGS = "groups"
 DEFAULT_ENTITY = "<default>"
 
 # Created by every broker when it starts (Kafka's ZkData.PersistentZkPaths).

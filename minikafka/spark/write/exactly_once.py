@@ -117,7 +117,7 @@ class SinkTransactions:
     def end(self, producer: TransactionalProducer, committed: bool) -> None:
         self._call(end_txn(producer, committed))
 
-    def _call(self, call: CoordinatorCall[None]) -> None:
+    def _call(self, call: CoordinatorCall[object]) -> None:
         self._coordinators.call(call)
 
 

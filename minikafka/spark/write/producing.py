@@ -170,11 +170,11 @@ class Producing:
         if connection is None or not connection.is_open:
             connection = self._connections[leader] = self._cluster.new_connection(leader)
         if options.acks == 0:
-            connection.send_and_forget(call.request)
+            connection.send_and_forget(call.request, call.highest_version)
             for partition in taken:
                 self._delivered(partition)
         else:
-            connection.send(call.request)
+            connection.send(call.request, call.highest_version)
             self._in_flight[leader] = (call, list(taken))
 
     def _collect(self) -> None:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
+from minikafka.core.group.group import Group
+from minikafka.core.group.streams.group import StreamsGroup
+from minikafka.core.group.streams.heartbeat import Heartbeat
 from minikafka.kernel.cluster import INTERNAL_TOPICS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import (
@@ -25,6 +28,7 @@ from minikafka.kernel.ports import (
 )
 from minikafka.protocol.messages.consumer_group_heartbeat import LEAVES
 from minikafka.protocol.messages.leave_group import MemberIdentity
+from minikafka.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from minikafka.server.node.broker import BrokerNode
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.store import ZkStore
@@ -177,13 +181,17 @@ class ClusterClearing:
                 for member_id, member in list(group.members.items()):
                     leaving = HeartbeatFacts(member_id, LEAVES, member.instance_id)
                     coordinator.consumer_heartbeat(group_id, leaving, lambda _: None)
-                continue
-            members = [
-                MemberIdentity(member.member_id, member.group_instance_id)
-                for member in group.members.values()
-            ]
-            members += [MemberIdentity(member_id) for member_id in group.pending_members]
-            coordinator.leave(group_id, members)
+            elif isinstance(group, StreamsGroup):
+                for member_id in list(group.members):
+                    request = StreamsGroupHeartbeatRequest(group_id, member_id, LEAVES)
+                    coordinator.streams_heartbeat(Heartbeat(request), lambda _: None)
+            elif isinstance(group, Group):
+                members = [
+                    MemberIdentity(member.member_id, member.group_instance_id)
+                    for member in group.members.values()
+                ]
+                members += [MemberIdentity(member_id) for member_id in group.pending_members]
+                coordinator.leave(group_id, members)
 
     # --------------------------------------------------------------------------------------- facts
 

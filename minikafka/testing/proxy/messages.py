@@ -37,7 +37,7 @@ def known_api(number: int) -> ApiKey | None:
 
 def served_versions(api_key: ApiKey) -> tuple[int, int]:
     """Return the first and the last version that pass the proxy."""
-    return _FIRST_VERSIONS.get(api_key, 0), api_key.max_version
+    return _FIRST_VERSIONS.get(api_key, api_key.first_version), api_key.max_version
 
 
 def may_have_addresses(api_key: ApiKey, version: int) -> bool:

@@ -105,7 +105,7 @@ def test_a_parked_fetch_and_a_produce_that_waits_for_a_follower(duo: RealCluster
         max_wait_ms=WAIT_MS, min_bytes=1, topics=[FetchTopic(TOPIC, partitions=[partition])]
     )
     batch = memoryview(build_batch([(0, None, b"held up", [])]))
-    data = [TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])]
+    data = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, batch)])]
     produce = ProduceRequest(acks=-1, timeout_ms=WAIT_MS, topic_data=data)
     with (
         pending_request(duo, leader, fetch, 11),

@@ -35,8 +35,10 @@ class Reader:
             "enable.auto.commit": False,
         }
         if protocol == CLASSIC:
+            # After a second rebalance, librdkafka's cooperative-sticky sends user data with its
+            # assignments, which stop an online upgrade, as in Kafka.
             config |= {
-                "partition.assignment.strategy": "cooperative-sticky",
+                "partition.assignment.strategy": "range",
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 300,
             }

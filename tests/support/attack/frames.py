@@ -204,7 +204,7 @@ def _with_payload(
 
 
 def produce(topic: str, records: bytes, acks: int = 1) -> bytes:
-    data = [TopicProduceData(topic, [PartitionProduceData(0, records)])]
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])]
     request = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data)
     return encode_request(RequestHeader(ApiKey.PRODUCE, 9, 1, "attacker"), request)
 

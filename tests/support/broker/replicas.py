@@ -234,7 +234,7 @@ class Node:
         request = ProduceRequest(
             acks=acks,
             timeout_ms=timeout_ms,
-            topic_data=[TopicProduceData(topic_partition.topic, [data])],
+            topic_data=[TopicProduceData(topic_partition.topic, partition_data=[data])],
         )
         responses: list[PartitionProduceResponse] = []
         self.serve(

@@ -250,7 +250,7 @@ class FakeCluster:
                 if code is ErrorCode.NONE:
                     code, base = self.partitions[tp].produce(data.records)
                 rows.append(PartitionProduceResponse(data.index, code, base))
-            topics.append(TopicProduceResponse(topic.name, rows))
+            topics.append(TopicProduceResponse(topic.name, partition_responses=rows))
         if request.acks:
             reply(ProduceResponse(responses=topics))
 

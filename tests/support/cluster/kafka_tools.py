@@ -8,9 +8,10 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from scripts.lib.apache_kafka import NEWEST, java_command
-from tests.support.cluster.mixed_cluster import MixedCluster
 
 TOOL_JVM = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
@@ -30,6 +31,7 @@ CLASSES = {
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -37,12 +39,27 @@ CLASSES = {
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
+
+
+class ToolTarget(Protocol):
+    """The cluster of a tool, and its places on disk."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def broker_ids(self) -> Sequence[int]: ...
+
+    def address(self, broker_id: int) -> str: ...
+
+    def data(self, broker_id: int) -> Path: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,7 @@ class ToolOutput:
     err: str
 
 
-def run_tool(cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
+def run_tool(cluster: ToolTarget, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
     """Run a tool of Kafka 3.9.1. ``{bootstrap}`` in an argument is the first broker's address,
     ``{data}`` its data directory, and ``{home}`` the cluster's directory."""
     done = subprocess.run(
@@ -70,7 +87,7 @@ def run_tool(cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "")
     )
 
 
-def first_line(cluster: MixedCluster, tool: str, *arguments: str, having: str) -> str:
+def first_line(cluster: ToolTarget, tool: str, *arguments: str, having: str) -> str:
     """Run a tool that does not end until it prints a line with ``having``; return this line."""
     command = _command(cluster, tool, *arguments)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -89,12 +106,12 @@ def first_line(cluster: MixedCluster, tool: str, *arguments: str, having: str) -
             process.kill()
 
 
-def _command(cluster: MixedCluster, tool: str, *arguments: str) -> list[str]:
+def _command(cluster: ToolTarget, tool: str, *arguments: str) -> list[str]:
     given = with_places(cluster, arguments)
     return java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
 
 
-def with_places(cluster: MixedCluster, arguments: Sequence[str]) -> list[str]:
+def with_places(cluster: ToolTarget, arguments: Sequence[str]) -> list[str]:
     """Return the arguments with the places of the cluster, see ``run_tool``."""
     first = cluster.broker_ids[0]
     places = {
@@ -125,7 +142,7 @@ _REPLACED = (
 )
 
 
-def normalised(cluster: MixedCluster, text: str) -> str:
+def normalised(cluster: ToolTarget, text: str) -> str:
     """Replace addresses, directories, ids, times and checksums."""
     for broker_id in cluster.broker_ids:
         text = text.replace(cluster.address(broker_id), f"<broker {broker_id}>")

@@ -13,6 +13,7 @@ from tests.support.cluster.cluster_state import until
 
 KAFKA_4 = "4.2.0"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+RACK = "rack-1"
 LIMIT_S = 60
 
 
@@ -29,6 +30,7 @@ def kraft_broker(
         {
             "process.roles": "broker,controller",
             "node.id": 1,
+            "broker.rack": RACK,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
@@ -37,6 +39,10 @@ def kraft_broker(
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 1,
+            "share.coordinator.snapshot.update.records.per.snapshot": 3,
             **(settings or {}),
         },
     )

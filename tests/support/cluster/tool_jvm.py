@@ -24,11 +24,11 @@ from tests.support.cluster.kafka_tools import (
     QUIET,
     TOOL_JVM,
     ToolOutput,
+    ToolTarget,
     normalised,
     run_tool,
     with_places,
 )
-from tests.support.cluster.mixed_cluster import MixedCluster
 
 # They call System.exit, or end only by a signal.
 ALONE = ("replica-verification", "verifiable-consumer", "verifiable-producer")
@@ -87,7 +87,7 @@ class ToolJvm:
         exits.setExitProcedure(ExitProcedure(self))
         exits.setShutdownHookAdder(self._hooks)
 
-    def run(self, cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
+    def run(self, cluster: ToolTarget, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
         """As ``run_tool``."""
         if tool in ALONE:
             return run_tool(cluster, tool, *arguments, stdin=stdin)
@@ -132,10 +132,10 @@ class ToolJvm:
 
 
 @contextlib.contextmanager
-def tool_jvm() -> Iterator[ToolJvm]:
-    """Start a JVM for the tools, which ends with this process at the latest."""
+def tool_jvm(version: str = NEWEST) -> Iterator[ToolJvm]:
+    """Start a JVM for the tools of a version, which ends with this process at the latest."""
     command = java_command(
-        NEWEST, "py4j.GatewayServer", "--die-on-broken-pipe", "0", jvm=(*TOOL_JVM, QUIET)
+        version, "py4j.GatewayServer", "--die-on-broken-pipe", "0", jvm=(*TOOL_JVM, QUIET)
     )
     command[command.index("-cp") + 1] += f":{find_py4j()}"
     pipe = subprocess.PIPE

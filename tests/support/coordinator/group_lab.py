@@ -17,6 +17,10 @@ from minikafka.core.group.group import Group, GroupConfig
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
+from minikafka.core.group.settings import GroupSettings
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
+from minikafka.core.group.streams.heartbeat import Heartbeat, HeartbeatResult
 from minikafka.core.log.verification import Verification
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -24,6 +28,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from minikafka.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 from minikafka.protocol.records.batch import RecordBatch, parse_batch
 from minikafka.protocol.records.record import decode_records
@@ -31,6 +37,7 @@ from minikafka.server.broker.purgatories import Reaper
 from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 from minikafka.server.coordinator.ports import InternalLog
+from tests.support.coordinator.memory_persister import FixedEndOffsets, MemoryPersister
 from tests.support.storage.stored_batches import stamp
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
@@ -52,15 +59,22 @@ class HandTasks:
 
     def __init__(self) -> None:
         self.look_ups: list[Coroutine[Any, Any, None]] = []
+        self.states: list[Coroutine[Any, Any, None]] = []  # of share-partitions
 
     def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
-        if name.startswith(("load-", "forget-")):
+        if name.startswith(("load-", "forget-", "transaction-end")):
             run(work)
         elif name.startswith("resolve-"):
             self.look_ups.append(work)
+        elif name in ("initialize-share-partitions", "delete-share-group"):
+            self.states.append(work)
         else:
             work.close()
         return self
+
+    def drop_states(self) -> None:
+        while self.states:
+            self.states.pop().close()
 
     def add_done_callback(self, callback: Any) -> None: ...
 
@@ -204,6 +218,9 @@ class GroupLab:
         self.log = MemoryLog()
         self.events = RecordingLog()
         self.image = MetadataImage()
+        self.settings: dict[str, GroupSettings] = {}
+        self.persister = MemoryPersister()
+        self.end_offsets = FixedEndOffsets()
         self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
         self.rebalances: Reaper[DelayedOperation] = self._reaper("Rebalance")
         self.coordinator = GroupCoordinator(
@@ -212,8 +229,11 @@ class GroupLab:
             self.rebalances,
             self.heartbeats,
             GroupCoordinatorConfig(GroupConfig(**config)),
+            self.settings.get,
             lambda: 1,
             lambda: self.image,
+            self.persister,
+            self.end_offsets,
             self.events,
         )
         self.tasks = HandTasks()
@@ -239,6 +259,11 @@ class GroupLab:
         while self.tasks.look_ups:
             run(self.tasks.look_ups.pop(0))
 
+    async def settle_states(self) -> None:
+        """Let the share coordinators make and delete the states that they were asked for."""
+        while self.tasks.states:
+            await self.tasks.states.pop(0)
+
     def expire(self) -> None:
         run(self.coordinator.expire())
 
@@ -246,14 +271,21 @@ class GroupLab:
         """Return the group; None if there is none or if the partition is not loaded here."""
         context = self.coordinator.runtime.active_in(PARTITION)
         found = None if context is None else context.shard.groups.get(group_id)
-        assert not isinstance(found, ConsumerGroup)
+        assert found is None or isinstance(found, Group)
         return found
 
     def find_consumer_group(self, group_id: str = GROUP) -> ConsumerGroup | None:
         """Return the consumer group; None if there is none."""
         context = self.coordinator.runtime.active_in(PARTITION)
         found = None if context is None else context.shard.groups.get(group_id)
-        assert not isinstance(found, Group)
+        assert found is None or isinstance(found, ConsumerGroup)
+        return found
+
+    def find_share_group(self, group_id: str = GROUP) -> ShareGroup | None:
+        """Return the share group; None if there is none."""
+        context = self.coordinator.runtime.active_in(PARTITION)
+        found = None if context is None else context.shard.groups.get(group_id)
+        assert found is None or isinstance(found, ShareGroup)
         return found
 
     @property
@@ -329,6 +361,28 @@ class GroupLab:
             member_id, epoch, client_id="client", client_host="/127.0.0.1", **facts
         )
         self.coordinator.consumer_heartbeat(group_id, heartbeat, responses.append)
+        return responses
+
+    def share_beat(
+        self, member_id: str, epoch: int, *, group_id: str = GROUP, **facts: Any
+    ) -> list[ShareGroupHeartbeatResponse]:
+        """Send ShareGroupHeartbeat. The returned list gets the response."""
+        responses: list[ShareGroupHeartbeatResponse] = []
+        heartbeat = ShareHeartbeatFacts(
+            member_id, epoch, client_id="client", client_host="/127.0.0.1", **facts
+        )
+        self.coordinator.share_heartbeat(group_id, heartbeat, responses.append)
+        return responses
+
+    def streams_beat(
+        self, member_id: str, epoch: int, *, group_id: str = GROUP, **fields: Any
+    ) -> list[HeartbeatResult]:
+        """Send StreamsGroupHeartbeat. The returned list gets the response."""
+        responses: list[HeartbeatResult] = []
+        request = StreamsGroupHeartbeatRequest(group_id, member_id, epoch, **fields)
+        self.coordinator.streams_heartbeat(
+            Heartbeat(request, "client", "/127.0.0.1"), responses.append
+        )
         return responses
 
     def make_topics(self, **partitions: int) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from minikafka.core.group.consumer.assignors import Subscriber
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.modern.partitions import Partitions
 
 MAX_TOPICS = 4
 MAX_MEMBERS = 6

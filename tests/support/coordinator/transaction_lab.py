@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from minikafka.core.transaction.records import TransactionStored, decode_record
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.result import ProducerResult
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.core.transaction.transaction import Transaction, TransactionState
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
@@ -52,15 +52,18 @@ class KnownLeaders:
 
 
 class TransactionLab:
-    """One coordinator of one partition. ``sent`` are the markers without a response."""
+    """One coordinator of one partition. ``sent`` are the markers without a response. ``version`` is
+    that of transactions, of the cluster and its producers."""
 
     def __init__(
         self,
         elect: bool = True,
         clock: LabClock | None = None,
         ids: CountingIds | None = None,
+        version: int = 0,
         **config: int,
     ) -> None:
+        self.version = version
         self.clock = clock or LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()
@@ -75,6 +78,7 @@ class TransactionLab:
             lambda broker, item: self.sent.append((broker, item)),
             TransactionCoordinatorConfig(TransactionConfig(**config)),
             lambda: 1,
+            lambda: self.version,
             self.events,
         )
         tasks: Any = HandTasks()
@@ -95,7 +99,7 @@ class TransactionLab:
         """Make another broker the leader of the partition, with the same log and clock. It serves
         when the log is replicated."""
         self.resign()
-        other = TransactionLab(elect=False, clock=self.clock, ids=self.ids)
+        other = TransactionLab(elect=False, clock=self.clock, ids=self.ids, version=self.version)
         other.log.batches, other.log.end = self.log.batches, self.log.end
         other.log.high_watermark = self.log.high_watermark
         other.epoch = self.epoch
@@ -134,9 +138,9 @@ class TransactionLab:
         expected: ProducerIdAndEpoch | None = None,
         transactional_id: str = ID,
         timeout_ms: int = TIMEOUT_MS,
-    ) -> list[Initialized]:
+    ) -> list[ProducerResult]:
         """Send InitProducerId. The returned list gets the response."""
-        responses: list[Initialized] = []
+        responses: list[ProducerResult] = []
         shard = self.coordinator.runtime.require(transactional_id).shard
         fresh = None
         if shard.needs_producer_id(transactional_id, expected):
@@ -173,14 +177,29 @@ class TransactionLab:
         transactional_id: str = ID,
     ) -> list[ErrorCode]:
         responses: list[ErrorCode] = []
-        self.coordinator.add_partitions(transactional_id, producer, partitions, responses.append)
+        self.coordinator.add_partitions(
+            transactional_id, producer, partitions, self.version, responses.append
+        )
         return responses
 
     def end(
         self, producer: ProducerIdAndEpoch, committed: bool = True, transactional_id: str = ID
     ) -> list[ErrorCode]:
+        """Return a list that gets the error code of the response to EndTxn."""
         responses: list[ErrorCode] = []
-        self.coordinator.end(transactional_id, producer, committed, responses.append)
+        self.coordinator.end(
+            transactional_id,
+            producer,
+            committed,
+            self.version,
+            lambda result: responses.append(result.error),
+        )
+        return responses
+
+    def ended(self, producer: ProducerIdAndEpoch, committed: bool = True) -> list[ProducerResult]:
+        """Send EndTxn, and return a list that gets the response."""
+        responses: list[ProducerResult] = []
+        self.coordinator.end(ID, producer, committed, self.version, responses.append)
         return responses
 
     # -- markers

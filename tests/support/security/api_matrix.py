@@ -78,7 +78,10 @@ from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequ
 from minikafka.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
-from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from minikafka.protocol.messages.describe_groups import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    DescribeGroupsRequest,
+)
 from minikafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.envelope import EnvelopeRequest
@@ -209,7 +212,7 @@ def _records(version: int, transactional: bool = False) -> bytes:
 def _produce(version: int, **fields: Any) -> produce.ProduceRequest:
     records = _records(version, transactional=fields.pop("transactional", False))
     topics = [
-        produce.TopicProduceData(name, [produce.PartitionProduceData(0, records)])
+        produce.TopicProduceData(name, partition_data=[produce.PartitionProduceData(0, records)])
         for name in fields.pop("names", NAMES)
     ]
     return produce.ProduceRequest(
@@ -707,6 +710,11 @@ class Renderer:
     def _text(self, value: Any) -> str:
         if isinstance(value, ApiVersion):
             value = as_of_3_9(value)
+        if hasattr(value, "group_id") and hasattr(value, "authorized_operations"):
+            known = value.authorized_operations
+            if known != AUTHORIZED_OPERATIONS_OMITTED:
+                known &= GROUP_OPERATIONS_OF_3_9
+                value = dataclasses.replace(value, authorized_operations=known)
         if dataclasses.is_dataclass(value):
             fields = [
                 f"{each.name}={self._field(each.name, found)}"
@@ -728,6 +736,9 @@ class Renderer:
     def _field(self, name: str, value: Any) -> str:
         return "*" if name in _MASKED and value not in (-1, "") else self._text(value)
 
+
+# READ, DELETE, DESCRIBE: in Kafka 3.9 groups have no configs.
+GROUP_OPERATIONS_OF_3_9: Final = 1 << 3 | 1 << 6 | 1 << 8
 
 _OF_3_9: Final = {int(api_key): api_key.max_version_3_9 for api_key in ApiKey}
 

@@ -125,7 +125,7 @@ def produce(
     *batches: tuple[TopicPartition, bytes], acks: int = -1, transactional_id: str | None = None
 ) -> ProduceRequest:
     topics = [
-        TopicProduceData(tp.topic, [PartitionProduceData(tp.partition, data)])
+        TopicProduceData(tp.topic, partition_data=[PartitionProduceData(tp.partition, data)])
         for tp, data in batches
     ]
     return ProduceRequest(transactional_id, acks, TIMEOUT_MS, topics)

@@ -42,13 +42,15 @@ COUNTED = ("transaction-failed", "end-unknown", "transactor-fenced", "transactio
 
 
 async def transacting(
-    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
+    cluster: SimCluster,
+    fault: Callable[[SimCluster], Awaitable[None]],
+    version_2: bool = False,
 ) -> Transactors:
-    """Run transactions during ``fault``. Each must be whole or absent, and none may hang in the
-    end."""
+    """Run transactions of one version during ``fault``. Each must be whole or absent, and none may
+    hang in the end."""
     await prepared(cluster)
     cluster.observers.append(StableOffsetChecker(cluster, PARTITIONS))
-    transactors = Transactors(cluster, PARTITIONS)
+    transactors = Transactors(cluster, PARTITIONS, version_2=version_2)
     transactors.start()
     await cluster.until("transactions", lambda: transactors.ended > MORE)
     await fault(cluster)
@@ -64,12 +66,15 @@ async def transacting(
 
 
 def play(seed: int) -> Counter[str]:
-    """Run one seed with all checkers; return how often each event happened. Raises as
-    ``transacting``."""
+    """Run one seed with all checkers, every other one with transactions of version 2. Return how
+    often each event happened. Raises as ``transacting``."""
+    version_2 = seed % 2 == 1
     cluster = SimCluster(seed, settings=SETTINGS)
     counts = counts_of(cluster, COUNTED)
     transactors = cluster.run(
-        lambda cluster: transacting(cluster, lambda c: storm(c, STORM, TRANSACTION_FAULTS))
+        lambda cluster: transacting(
+            cluster, lambda c: storm(c, STORM, TRANSACTION_FAULTS), version_2
+        )
     )
     counts["ended"] = transactors.ended
     counts["committed"] = transactors.committed

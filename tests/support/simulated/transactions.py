@@ -33,11 +33,16 @@ class Ran:
 class Transactors:
     """``seats`` transactional ids, each with a producer that runs one transaction after the other.
     Some transactions are left open: the producer restarts, another one takes its id, or the
-    transaction times out."""
+    transaction times out. With ``version_2`` their transactions are those of KIP-890."""
 
     def __init__(
-        self, cluster: SimCluster, partitions: Sequence[TopicPartition], seats: int = 3
+        self,
+        cluster: SimCluster,
+        partitions: Sequence[TopicPartition],
+        seats: int = 3,
+        version_2: bool = False,
     ) -> None:
+        self._version_2 = version_2
         self.ran: list[Ran] = []
         self.committed_offsets: dict[str, int] = {}
         self.offset_commits = 0
@@ -71,7 +76,9 @@ class Transactors:
         name = f"seat-{seat}"
         dice = self._cluster.simulation.entropy.fork(name)
         while not self._stopping:
-            async with SimTransactor(self._cluster, name, TIMEOUT_MS) as transactor:
+            async with SimTransactor(
+                self._cluster, name, TIMEOUT_MS, self._version_2
+            ) as transactor:
                 try:
                     await transactor.begin()
                     while not self._stopping:

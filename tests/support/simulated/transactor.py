@@ -43,9 +43,13 @@ class Fenced(Exception):
 
 class SimTransactor(Client):
     """A producer that retries retriable errors for ``PATIENCE_MS``. Its methods raise Fenced, and
-    KafkaError for errors after which the transaction cannot be committed."""
+    KafkaError for errors after which the transaction cannot be committed. With ``version_2`` its
+    transactions are those of KIP-890: brokers add partitions, and each end raises the epoch."""
 
-    def __init__(self, cluster: SimCluster, name: str, timeout_ms: int) -> None:
+    def __init__(
+        self, cluster: SimCluster, name: str, timeout_ms: int, version_2: bool = False
+    ) -> None:
+        self._version_2 = version_2
         super().__init__(cluster.client_host.world, cluster.client_config)
         self.name = name
         self.group = f"group-of-{name}"
@@ -72,6 +76,8 @@ class SimTransactor(Client):
 
     async def send(self, where: TopicPartition, value: bytes) -> None:
         """Write a batch of one record."""
+        if where not in self._added and self._version_2:
+            self._added.add(where)
         if where not in self._added:
             await self._call(add_partitions_to_txn(self._producer, [where]))
             self._added.add(where)
@@ -83,7 +89,8 @@ class SimTransactor(Client):
             base_sequence=sequence,
             transactional=True,
         )
-        call = produce([(where, batch)], -1, self.session.config.request_timeout_ms, self.name)
+        timeout_ms = self.session.config.request_timeout_ms
+        call = produce([(where, batch)], -1, timeout_ms, self.name, self._version_2)
         deadline_ms = self.session.deadline_ms(PATIENCE_MS)
 
         async def attempt() -> None:
@@ -99,14 +106,18 @@ class SimTransactor(Client):
         self._added.add(where)
 
     async def commit_offset(self, where: TopicPartition, offset: int) -> None:
-        await self._call(add_offsets_to_txn(self._producer, self.group))
-        offsets = {where: OffsetAndMetadata(offset)}
-        await self._call(txn_offset_commit(self._producer, GroupMetadata(self.group), offsets))
+        if not self._version_2:
+            await self._call(add_offsets_to_txn(self._producer, self.group))
+        offsets, group = {where: OffsetAndMetadata(offset)}, GroupMetadata(self.group)
+        await self._call(txn_offset_commit(self._producer, group, offsets, self._version_2))
 
     async def end(self, committed: bool) -> bool:
         """Commit or abort; returns ``committed``."""
         if self._added or committed:
-            await self._call(end_txn(self._producer, committed))
+            ended = await self._call(end_txn(self._producer, committed, self._version_2))
+            if self._version_2:
+                self._current = ended
+                self._sequences.clear()
         self._added.clear()
         return committed
 

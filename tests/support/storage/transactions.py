@@ -24,7 +24,9 @@ def unverified_appends(replicas: ReplicaManager, preparation: RecordPreparation)
     """Return appends without verification, as with
     ``transaction.partition.verification.enable=false``."""
     unused: Any = None
-    off = TransactionVerification(lambda: False, unused, replicas.hosted, unused, unused, Metrics())
+    off = TransactionVerification(
+        lambda: False, unused, replicas.hosted, unused, unused, unused, Metrics()
+    )
     return AppendOrder(replicas.appends, preparation, off)
 
 

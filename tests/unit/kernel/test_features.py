@@ -7,7 +7,13 @@ import re
 import pytest
 
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.features import FEATURES, GROUP_VERSION, Levels, supported_features
+from minikafka.kernel.features import (
+    FEATURES,
+    GROUP_VERSION,
+    STREAMS_VERSION,
+    Levels,
+    supported_features,
+)
 from minikafka.kernel.settings import BROKER_CONFIG
 
 PROTOCOLS = "group.coordinator.rebalance.protocols"
@@ -31,11 +37,17 @@ def test_consumer_groups_need_their_protocol() -> None:
     assert GROUP_VERSION not in supported_features(("classic",))
 
 
+@pytest.mark.mission("STR-9")
+def test_streams_groups_need_their_protocol() -> None:
+    assert supported_features(("classic", "streams"))[STREAMS_VERSION] == Levels(0, 1)
+    assert STREAMS_VERSION not in supported_features(("classic", "consumer"))
+
+
 def test_the_protocols_are_those_of_kafka_4_unless_they_are_set() -> None:
     def parsed(**given: str) -> object:
         return BROKER_CONFIG.parse({"zookeeper.connect": "z:1"} | given).values[PROTOCOLS]
 
-    assert parsed() == ("classic", "consumer")
+    assert parsed() == ("classic", "consumer", "share", "streams")
     assert parsed(**{PROTOCOLS: "classic"}) == ("classic",)
     with pytest.raises(ConfigError, match="Disabling the 'classic' protocol is not supported"):
         parsed(**{PROTOCOLS: "consumer"})

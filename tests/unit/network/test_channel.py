@@ -101,7 +101,7 @@ async def test_a_request_without_reply(lab: Lab) -> None:
 
 def produce_of(size: int) -> ProduceRequest:
     data = PartitionProduceData(0, b"x" * size)
-    return ProduceRequest(acks=0, topic_data=[TopicProduceData("t", [data])])
+    return ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[data])])
 
 
 BIG = produce_of(1_000_000)

@@ -39,7 +39,9 @@ def test_dicts_become_the_structs_of_the_schema() -> None:
 
 def produce_response(code: int) -> bytes:
     partition = PartitionProduceResponse(index=0, error_code=code, base_offset=7)
-    response = ProduceResponse(responses=[TopicProduceResponse("t", [partition])])
+    response = ProduceResponse(
+        responses=[TopicProduceResponse("t", partition_responses=[partition])]
+    )
     return bytes(encode_response(1, response, 9))[4:]
 
 

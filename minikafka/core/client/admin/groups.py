@@ -54,6 +54,8 @@ from minikafka.protocol.messages.offset_delete import (
 # Group types in ListGroups.
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 _VERSION_BYTES: Final = 2  # in front of an assignment
 
@@ -205,10 +207,10 @@ def _consumer_description(row: DescribedConsumerGroup, coordinator: Node) -> Gro
             member.instance_id,
             member.client_id,
             member.client_host,
-            _partitions(member.assignment),
+            partitions_of(member.assignment),
             ConsumerGroupMemberFacts(
                 member.member_epoch,
-                _partitions(member.target_assignment),
+                partitions_of(member.target_assignment),
                 _UPGRADED.get(member.member_type),
             ),
         )
@@ -228,7 +230,8 @@ def _consumer_description(row: DescribedConsumerGroup, coordinator: Node) -> Gro
 _UPGRADED: Final = {CLASSIC_MEMBER_TYPE: False, CONSUMER_MEMBER_TYPE: True}
 
 
-def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a described assignment, sorted."""
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, partition)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from minikafka.core.client.admin.features import FeatureMetadata
 from minikafka.core.client.calls import (
     Call,
     CoordinatorCall,
@@ -15,7 +16,10 @@ from minikafka.core.client.calls import (
     raise_gravest,
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.core.transaction.transaction import EPOCH_OF_EACH_TRANSACTION
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition, grouped
+from minikafka.kernel.features import TRANSACTION_VERSION
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -50,6 +54,9 @@ EPOCH_BUMP_VERSION: Final = 3
 
 _CLIENTS_VERSION: Final = 3  # of AddPartitionsToTxn; later versions are for brokers
 _BEFORE_KIP_890: Final = 4  # of the others; later versions change epochs and errors
+_EPOCH_OF_EACH_TRANSACTION: Final = 5  # of EndTxn and TxnOffsetCommit, in version 2
+_PRODUCE_BEFORE_VERSION_2: Final = 11
+_PRODUCE_BY_NAME: Final = 12  # later versions have ids of topics
 _NO_TRANSACTION_TIMEOUT_MS: Final = 60_000  # any: the broker ignores it
 
 
@@ -62,6 +69,14 @@ class TransactionalProducer(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
+
+
+def uses_version_2(features: FeatureMetadata, served: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether transactions are those of version 2 (KIP-890) in a cluster with these features, whose
+    coordinator serves these versions of APIs."""
+    level = features.finalized.get(TRANSACTION_VERSION, 0)
+    last = served.get(ApiKey.END_TXN, (0, 0))[1]
+    return level >= EPOCH_OF_EACH_TRANSACTION and last >= _EPOCH_OF_EACH_TRANSACTION
 
 
 def new_producer_id() -> Call[ProducerIdAndEpoch]:
@@ -132,10 +147,12 @@ def txn_offset_commit(
     producer: TransactionalProducer,
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    version_2: bool = False,
 ) -> CoordinatorCall[None]:
     """Build TxnOffsetCommit: the offsets take effect when the transaction commits.
 
-    The call goes to the coordinator of the group, not of the transactional id.
+    The call goes to the coordinator of the group, not of the transactional id. In version 2 of
+    transactions that adds the group, and AddOffsetsToTxn is not sent before.
     """
 
     def read(response: TxnOffsetCommitResponse) -> None:
@@ -163,18 +180,26 @@ def txn_offset_commit(
         [TxnOffsetCommitRequestTopic(name, found) for name, found in grouped(rows).items()],
     )
     key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
-    return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)
+    version = _EPOCH_OF_EACH_TRANSACTION if version_2 else _BEFORE_KIP_890
+    return CoordinatorCall(request, read, version, coordinator=key)
 
 
-def end_txn(producer: TransactionalProducer, committed: bool) -> CoordinatorCall[None]:
-    """Build EndTxn, which commits or aborts the transaction."""
+def end_txn(
+    producer: TransactionalProducer, committed: bool, version_2: bool = False
+) -> CoordinatorCall[ProducerIdAndEpoch]:
+    """Build EndTxn, which commits or aborts the transaction. The result is the producer id and
+    epoch of the next transaction, which are new in version 2 of transactions."""
 
-    def read(response: EndTxnResponse) -> None:
+    def read(response: EndTxnResponse) -> ProducerIdAndEpoch:
         raise_for(response.error_code, "commit" if committed else "abort")
+        if response.producer_id == NO_PRODUCER.producer_id:
+            return ProducerIdAndEpoch(producer.producer_id, producer.epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     request = EndTxnRequest(*producer, committed)
     key = _transaction(producer.transactional_id)
-    return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)
+    version = _EPOCH_OF_EACH_TRANSACTION if version_2 else _BEFORE_KIP_890
+    return CoordinatorCall(request, read, version, coordinator=key)
 
 
 def _transaction(transactional_id: str) -> CoordinatorKey:
@@ -190,19 +215,22 @@ def produce(
     acks: int,
     timeout_ms: int,
     transactional_id: str | None = None,
+    version_2: bool = False,
 ) -> ProduceCall:
     """Build a Produce call to one leader, with one batch for each partition.
 
     The result is the response row of each partition. The broker sends no response to ``acks`` 0.
+    In version 2 of transactions the leader adds the partitions to the transaction.
     """
     topics = grouped((tp.topic, PartitionProduceData(tp.partition, data)) for tp, data in batches)
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
+        topic_data=[TopicProduceData(name, partition_data=rows) for name, rows in topics.items()],
     )
-    return Call(request, _produced)
+    in_version_1 = transactional_id is not None and not version_2
+    return Call(request, _produced, _PRODUCE_BEFORE_VERSION_2 if in_version_1 else _PRODUCE_BY_NAME)
 
 
 def _produced(response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:

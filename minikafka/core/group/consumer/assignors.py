@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from minikafka.core.group.consumer.partitions import Partitions, count, of_topics, union
+from minikafka.core.group.modern.partitions import Partitions, count, of_topics, union
 
 
 class Subscriber(NamedTuple):

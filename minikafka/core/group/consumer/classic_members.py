@@ -7,7 +7,6 @@ Heartbeat says when there is another step to take.
 
 from __future__ import annotations
 
-from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.embedded import encoded_assignment
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
@@ -19,6 +18,7 @@ from minikafka.core.group.consumer.heartbeat import (
 from minikafka.core.group.consumer.member import NOT_JOINED, ConsumerGroupMember
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import UNKNOWN_MEMBER
 from minikafka.core.metadata_image import MetadataImage
@@ -47,7 +47,7 @@ def check_protocols(group: ConsumerGroup, facts: JoinFacts) -> None:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, problem)
 
 
-def admit(changes: GroupChanges, facts: JoinFacts) -> str:
+def admit(changes: GroupChanges[ConsumerGroup], facts: JoinFacts) -> str:
     """Return the id of the member that joins. A static member without an id takes the place of the
     one with its instance id, of either protocol.
 
@@ -65,7 +65,7 @@ def admit(changes: GroupChanges, facts: JoinFacts) -> str:
 
 
 def subscribe(
-    changes: GroupChanges,
+    changes: GroupChanges[ConsumerGroup],
     member_id: str,
     facts: JoinFacts,
     subscription: ConsumerProtocolSubscription,

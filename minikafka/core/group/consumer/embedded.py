@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.protocol.buffer import Buffer, DecodeError
 from minikafka.protocol.messages.consumer_protocol import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Set
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.core.group.consumer.member import (
@@ -18,18 +18,11 @@ from minikafka.core.group.consumer.member import (
     stored_metadata,
     stored_target,
 )
-from minikafka.core.group.consumer.partitions import Partitions, difference
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
-from minikafka.core.group.eviction import Eviction
-from minikafka.core.group.offsets import GroupOffsets
-from minikafka.core.group.records import (
-    ConsumerGroupKey,
-    ConsumerGroupRecord,
-    ConsumerGroupValue,
-    GroupRecord,
-)
+from minikafka.core.group.modern.group import ModernGroup
+from minikafka.core.group.modern.partitions import Partitions, difference
+from minikafka.core.group.records import ConsumerGroupKey, ModernGroupKey, ModernGroupValue
 from minikafka.core.metadata_image import MetadataImage
-from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -45,6 +38,7 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 
 
 class ConsumerGroupState(Enum):
@@ -75,39 +69,40 @@ class Resolution(NamedTuple):
     at_ms: int
 
 
-class ConsumerGroup:
+# Returns those of the given topics that a member may describe.
+TopicFilter: TypeAlias = Callable[[Sequence[str]], Awaitable[Collection[str]]]
+
+
+async def all_topics(topics: Sequence[str]) -> Collection[str]:
+    return topics
+
+
+class ConsumerGroup(ModernGroup):
     """A consumer group of the protocol of KIP-848 (Kafka's ``ConsumerGroup``).
 
-    It is what its records say: ``replay`` sets the value of a key, ``value_of`` returns it. The
-    group and target epochs, ``members``, ``targets`` and ``current`` (by member id) and the topics
-    that match each of ``regexes`` are these values; ``static_members`` (member ids by instance id)
-    and the holders of partitions are found from them.
+    The group and target epochs, ``members``, ``targets`` and ``current`` (by member id) and the
+    topics that match each of ``regexes`` are the values of its records; ``static_members`` (member
+    ids by instance id) and the holders of partitions are found from them.
 
-    ``deadlines`` has for each member the monotonic time by which its next heartbeat is due; the
-    timers keep it. ``awaited`` has the running timer of each request for which a member of the
-    classic protocol has a time.
-    ``image`` is the metadata with which ``metadata_hash`` was computed last. ``resolution`` says
-    when the topics of ``regexes`` were looked up last, ``is_resolving`` whether they are now.
+    ``awaited`` has the running timer of each request for which a member of the classic protocol has
+    a time. ``resolution`` says when the topics of ``regexes`` were looked up last, ``is_resolving``
+    whether they are now.
     """
 
+    TYPE: ClassVar[str] = "consumer"
+    PROTOCOL_TYPE: ClassVar[str] = PROTOCOL_TYPE
+    MAY_BECOME_CLASSIC: ClassVar[bool] = True
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.metadata_hash = 0
-        self.target_epoch = 0
+        super().__init__(group_id)
         self.members: dict[str, ConsumerGroupMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.current: dict[str, CurrentAssignment] = {}
         self.regexes: dict[str, ConsumerGroupRegularExpressionValue] = {}
         self.static_members: dict[str, str] = {}
-        self.offsets = GroupOffsets()
-        self.is_dead = False
-        self.deadlines: dict[str, int] = {}
         self.awaited: dict[tuple[str, ClassicRequest], object] = {}
-        self.image: MetadataImage | None = None
         self.resolution: Resolution | None = None
         self.is_resolving = False
-        self.last_eviction: Eviction | None = None
         self._holders: dict[UUID, dict[int, str]] = {}
         # How many members have each subscription: topics, and a regular expression or "".
         self._subscriptions: Counter[tuple[tuple[str, ...], str]] = Counter()
@@ -131,21 +126,7 @@ class ConsumerGroup:
         return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
-    def is_vacant(self) -> bool:
-        return not self.members
-
-    @property
-    def is_forgettable(self) -> bool:
-        """Whether the group has neither members nor offsets."""
-        return not self.members and self.offsets.is_empty
-
-    @property
     def has_records(self) -> bool:
-        """Whether any key of the group has a value."""
         maps = (self.members, self.targets, self.current, self.regexes)
         return bool(self.epoch or self.target_epoch or any(maps))
 
@@ -172,19 +153,9 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset().union(*(self.topics_of(*each) for each in self._subscriptions))
 
-    def subscribed_among(self, topics: Set[str]) -> Set[str]:
-        """Return those of ``topics`` to which a member subscribes."""
-        return topics & self.subscribed_topics()
-
-    def expired_offsets(self, now_ms: int, retention_ms: int) -> Collection[TopicPartition]:
-        """Return the partitions to whose topics no member subscribes, and whose offsets were
-        committed more than ``retention_ms`` ago."""
-        return self.offsets.expired(now_ms, retention_ms, None, self.subscribed_topics())
-
     # -- its records
 
-    def value_of(self, key: ConsumerGroupKey) -> ConsumerGroupValue | None:
-        """Return what the log has for a key; None if nothing."""
+    def value_of(self, key: ModernGroupKey) -> ModernGroupValue | None:
         match key:
             case ConsumerGroupMetadataKey() if self.epoch > 0:
                 return ConsumerGroupMetadataValue(self.epoch, self.metadata_hash)
@@ -215,20 +186,15 @@ class ConsumerGroup:
             *([ConsumerGroupMetadataKey(name)] if self.epoch else ()),
         ]
 
-    def tombstones(self) -> list[GroupRecord]:
-        """Return what deletes the group's records but offsets, if it has any. A coordinator of
-        Kafka 4.0 may have left subscription metadata, too."""
-        return [ConsumerGroupRecord(key, None) for key in self.tombstone_keys()]
-
-    def tombstone_keys(self) -> list[ConsumerGroupKey]:
-        """Return the keys that ``tombstones`` deletes."""
-        keys = self.keys()
+    def tombstone_keys(self) -> list[ModernGroupKey]:
+        """Return the keys that ``tombstones`` deletes, in Kafka's order. A coordinator of Kafka
+        4.0 may have left subscription metadata, too."""
+        keys: list[ModernGroupKey] = [*self.keys()]
         if self.epoch:
             keys.insert(-1, ConsumerGroupPartitionMetadataKey(self.group_id))
         return keys
 
-    def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """Set the value of a key, in any order of keys: a compacted log keeps no other."""
+    def replay(self, key: ModernGroupKey, value: ModernGroupValue | None) -> None:
         match key, value:
             case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -263,6 +229,15 @@ class ConsumerGroup:
                 self._set_current(key.member_id, read_current(value))
             case ConsumerGroupCurrentMemberAssignmentKey(), _:
                 self._set_current(key.member_id, None)
+
+    # -- time
+
+    def forget_timers(self, member_id: str) -> None:
+        super().forget_timers(member_id)
+        for request in ClassicRequest:
+            self.awaited.pop((member_id, request), None)
+
+    # -- what is found from the records
 
     def _set_member(self, member_id: str, metadata: ConsumerGroupMember | None) -> None:
         before = self.members.get(member_id)

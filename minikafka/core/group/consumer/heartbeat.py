@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
-from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
-from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.group import ConsumerGroup, TopicFilter, all_topics
 from minikafka.core.group.consumer.member import (
     NOT_JOINED,
     ConsumerGroupMember,
-    rows_of,
     stored_current,
     stored_metadata,
     stored_target,
 )
-from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, reconcile
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.metadata_hash import hash_of
+from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ class HeartbeatFacts:
     """A ConsumerGroupHeartbeat request.
 
     None, or -1 for ``rebalance_timeout_ms``, stands for what has not changed. ``owned`` are the
-    partitions that the member has.
+    partitions that the member has. ``describable`` finds the topics that it may describe.
     """
 
     member_id: str
@@ -67,6 +67,7 @@ class HeartbeatFacts:
     regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    describable: TopicFilter = field(default=all_topics, compare=False)
 
     @property
     def describes_itself(self) -> bool:
@@ -89,12 +90,12 @@ class HeartbeatFacts:
 def check_request(facts: HeartbeatFacts, assignors: Iterable[str]) -> None:
     """Raise KafkaError for a request that no member may send: INVALID_REQUEST,
     UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
-    for text, field in (
+    for text, name in (
         (facts.instance_id, "InstanceId"),
         (facts.rack_id, "RackId"),
     ):
         if text == "":
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{field} can't be empty.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     if not facts.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
     if facts.member_epoch == JOINS:
@@ -130,7 +131,10 @@ def _check_joining(facts: HeartbeatFacts) -> None:
 
 
 def heartbeat(
-    changes: GroupChanges, facts: HeartbeatFacts, image: MetadataImage, config: ConsumerGroupConfig
+    changes: GroupChanges[ConsumerGroup],
+    facts: HeartbeatFacts,
+    image: MetadataImage,
+    config: ConsumerGroupConfig,
 ) -> ConsumerGroupHeartbeatResponse:
     """Process the heartbeat of a member that joins or stays, and return its response.
 
@@ -165,7 +169,7 @@ def check_room(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig
 
 
 def reconcile_member(
-    changes: GroupChanges, member_id: str, owned: Partitions | None
+    changes: GroupChanges[ConsumerGroup], member_id: str, owned: Partitions | None
 ) -> CurrentAssignment:
     """Lead a member, which owns ``owned``, one step towards its target. Return its assignment.
 
@@ -187,7 +191,7 @@ def _assignment(current: CurrentAssignment) -> Assignment:
 # ---- who is it
 
 
-def _admit(changes: GroupChanges, facts: HeartbeatFacts) -> None:
+def _admit(changes: GroupChanges[ConsumerGroup], facts: HeartbeatFacts) -> None:
     """Check that the sender is the member that it says it is, or make room for it.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
@@ -259,7 +263,7 @@ def _is_within(owned: Partitions | None, assigned: Partitions) -> bool:
     )
 
 
-def replace_member(changes: GroupChanges, old: str, new: str) -> None:
+def replace_member(changes: GroupChanges[ConsumerGroup], old: str, new: str) -> None:
     """Give a static member its new member id: it keeps its subscription and its assignment."""
     group, name = changes.group, changes.group.group_id
     metadata, target = group.members[old], group.targets.get(old, {})
@@ -298,7 +302,9 @@ def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> ConsumerGroupMemb
     )
 
 
-def store_metadata(changes: GroupChanges, member_id: str, new: ConsumerGroupMember) -> bool:
+def store_metadata(
+    changes: GroupChanges[ConsumerGroup], member_id: str, new: ConsumerGroupMember
+) -> bool:
     """Store what a member says of itself. Return whether its subscription has changed."""
     group = changes.group
     known = group.members.get(member_id, ConsumerGroupMember())
@@ -309,20 +315,24 @@ def store_metadata(changes: GroupChanges, member_id: str, new: ConsumerGroupMemb
     return new.topics != known.topics or new.regex != known.regex
 
 
-def forget_regexes(changes: GroupChanges) -> None:
+def forget_regexes(changes: GroupChanges[ConsumerGroup]) -> None:
     """Remove the regular expressions to which no member subscribes."""
     group = changes.group
     for regex in sorted(group.regexes.keys() - group.regexes_in_use):
         changes.write(ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
 
 
-def refresh_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -> None:
+def refresh_epoch(
+    changes: GroupChanges[ConsumerGroup], image: MetadataImage, *, raised: bool
+) -> None:
     """Raise the group epoch if ``raised``, or if new metadata change the subscribed topics."""
     if raised or changes.group.image is not image:
         update_epoch(changes, image, raised=raised)
 
 
-def update_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -> None:
+def update_epoch(
+    changes: GroupChanges[ConsumerGroup], image: MetadataImage, *, raised: bool
+) -> None:
     """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were."""
     group = changes.group
     seen = hash_of(group.subscribed_topics(), image)
@@ -332,24 +342,12 @@ def update_epoch(changes: GroupChanges, image: MetadataImage, *, raised: bool) -
     group.image = image
 
 
-def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
-    """Return a hash, as int64, of the existing topics among ``topics``: ids and partition counts.
-
-    0 if there is none. Any hash will do: a coordinator that computes another one raises the epoch
-    once. Kafka: ``Utils.computeGroupHash``.
-    """
-    state = blake2b(digest_size=8)
-    existing = [topic for topic in sorted(topics) if topic in image.topic_ids]
-    for topic in existing:
-        state.update(image.topic_ids[topic].bytes)
-        state.update(len(image.topics[topic]).to_bytes(4, "big"))
-    return int.from_bytes(state.digest(), "big", signed=True) if existing else 0
-
-
 # ---- the target assignment
 
 
-def assign_if_due(changes: GroupChanges, image: MetadataImage, config: ConsumerGroupConfig) -> None:
+def assign_if_due(
+    changes: GroupChanges[ConsumerGroup], image: MetadataImage, config: ConsumerGroupConfig
+) -> None:
     """Compute the target assignment of a new group epoch, and store what has changed of it."""
     group, name = changes.group, changes.group.group_id
     if group.epoch <= group.target_epoch:
@@ -422,7 +420,9 @@ def _sound(
 # ---- members that leave
 
 
-def leave_for_now(changes: GroupChanges, facts: HeartbeatFacts) -> ConsumerGroupHeartbeatResponse:
+def leave_for_now(
+    changes: GroupChanges[ConsumerGroup], facts: HeartbeatFacts
+) -> ConsumerGroupHeartbeatResponse:
     """Process a heartbeat of a static member that will be back. Raises KafkaError."""
     group, member_id = changes.group, facts.member_id
     current = require_member(group, member_id, facts.instance_id)
@@ -434,7 +434,9 @@ def leave_for_now(changes: GroupChanges, facts: HeartbeatFacts) -> ConsumerGroup
     return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVES_FOR_NOW)
 
 
-def fence_members(changes: GroupChanges, member_ids: Iterable[str], image: MetadataImage) -> None:
+def fence_members(
+    changes: GroupChanges[ConsumerGroup], member_ids: Iterable[str], image: MetadataImage
+) -> None:
     """Remove members. The group epoch rises, so that the next heartbeat assigns anew."""
     for member_id in member_ids:
         remove_member(changes, member_id)
@@ -442,7 +444,7 @@ def fence_members(changes: GroupChanges, member_ids: Iterable[str], image: Metad
     update_epoch(changes, image, raised=True)
 
 
-def remove_member(changes: GroupChanges, member_id: str) -> None:
+def remove_member(changes: GroupChanges[ConsumerGroup], member_id: str) -> None:
     """Write the tombstones of a member, in Kafka's order."""
     name = changes.group.group_id
     changes.write(ConsumerGroupCurrentMemberAssignmentKey(name, member_id), None)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol
-from uuid import UUID
+from typing import Final
 
-from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
+from minikafka.core.group.modern.partitions import Partitions, read_rows, rows_of
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_log import (
     ClassicMemberMetadata,
@@ -101,20 +99,5 @@ def read_current(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAss
     )
 
 
-def rows_of(partitions: Partitions) -> list[tuple[UUID, list[int]]]:
-    return [(topic_id, sorted(indices)) for topic_id, indices in partitions.items()]
-
-
 def _rows(partitions: Partitions) -> list[TopicPartitions]:
     return [TopicPartitions(*row) for row in rows_of(partitions)]
-
-
-class _Row(Protocol):
-    """Partitions of a topic, in a request or in a record."""
-
-    topic_id: UUID
-    partitions: list[int]
-
-
-def read_rows(rows: Iterable[_Row]) -> Partitions:
-    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}

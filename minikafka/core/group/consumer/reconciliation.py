@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from uuid import UUID
 
-from minikafka.core.group.consumer.partitions import (
+from minikafka.core.group.modern.partitions import (
     Partitions,
     difference,
     intersection,

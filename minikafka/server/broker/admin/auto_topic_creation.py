@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from minikafka.core.topic_names import name_problem
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
@@ -42,6 +46,16 @@ TRANSACTION_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     }
 )
 
+SHARE_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "2",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
@@ -62,6 +76,7 @@ class AutoTopicCreationConfig:
     release: Release = Release.NEWEST
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
+    share_topic: TopicShape = TopicShape(50, 3, SHARE_TOPIC_CONFIG)
 
 
 # Called with the error of each topic.
@@ -177,38 +192,54 @@ class AutoTopicCreation:
 
     def begin(self, topics: Iterable[str], take_permits: TakePermits = take_freely) -> None:
         """Start to create the topics and return at once. Their names must be valid."""
+        unknown = [topic for topic in topics if topic not in self._in_flight]
+        self.begin_shaped([self._creatable(topic) for topic in unknown], take_permits)
+
+    def begin_shaped(
+        self,
+        topics: Iterable[CreatableTopic],
+        take_permits: TakePermits = take_freely,
+        settled: Callable[[str, KafkaError | None], None] = lambda _, __: None,
+    ) -> None:
+        """Start to create topics and return at once. ``settled`` is called with the name of each
+        topic that is not being created already, and with its error, None if it exists then."""
         assert self._tasks is not None, "topics are created after start"
-        creatable = [topic for topic in topics if topic not in self._in_flight]
+        creatable = [topic for topic in topics if topic.name not in self._in_flight]
         if creatable:
-            self._in_flight |= {topic: [] for topic in creatable}
+            self._in_flight |= {topic.name: [] for topic in creatable}
             self._tasks.create_task(
-                self._create(creatable, take_permits), name="auto-topic-creation"
+                self._create(creatable, take_permits, settled), name="auto-topic-creation"
             )
 
-    async def _create(self, topics: Sequence[str], take_permits: TakePermits) -> None:
-        creatable = [self._creatable(topic) for topic in topics]
-        errors: Mapping[str, ErrorCode] = {}
+    async def _create(
+        self,
+        topics: list[CreatableTopic],
+        take_permits: TakePermits,
+        settled: Callable[[str, KafkaError | None], None],
+    ) -> None:
+        errors: Mapping[str, KafkaError | None] = {}
         try:
             if self._is_controller():
-                errors = await self._create_here(creatable, take_permits)
+                errors = await self._create_here(topics, take_permits)
             else:
-                errors = await self._send_to_controller(creatable)
+                errors = await self._send_to_controller(topics)
         finally:
             for topic in topics:
-                error = _client_error(errors.get(topic, ErrorCode.NOT_CONTROLLER))
-                for waiting in self._in_flight.pop(topic):
-                    waiting.settle(topic, error)
+                error = errors.get(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER))
+                code = ErrorCode.NONE if error is None else error.code
+                for waiting in self._in_flight.pop(topic.name):
+                    waiting.settle(topic.name, _client_error(code))
+                settled(topic.name, None if code in _CREATED else error)
 
     async def _create_here(
         self, topics: list[CreatableTopic], take_permits: TakePermits
-    ) -> dict[str, ErrorCode]:
+    ) -> dict[str, KafkaError | None]:
         outcomes = await self._admin.create_topics(topics, 0, False, take_permits)
-        return {
-            topic: outcome.error.code if outcome.error else ErrorCode.NONE
-            for topic, outcome in outcomes.items()
-        }
+        return {topic: outcome.error for topic, outcome in outcomes.items()}
 
-    async def _send_to_controller(self, topics: list[CreatableTopic]) -> dict[str, ErrorCode]:
+    async def _send_to_controller(
+        self, topics: list[CreatableTopic]
+    ) -> dict[str, KafkaError | None]:
         """Send CreateTopics to the controller and return the error of each topic; nothing if there
         is no response. After a time-out of 0 it responds once the topics are in ZooKeeper."""
         request = CreateTopicsRequest(topics=topics, timeout_ms=0)
@@ -221,12 +252,18 @@ class AutoTopicCreation:
             return {}
         errors = {topic.name: ErrorCode(topic.error_code) for topic in response.topics}
         self._log.info("auto_creation_requested", topics=names, errors=errors)
-        return errors
+        return {
+            topic.name: KafkaError(errors[topic.name], topic.error_message)
+            if errors[topic.name]
+            else None
+            for topic in response.topics
+        }
 
     def _creatable(self, topic: str) -> CreatableTopic:
         shape = {
             GROUP_METADATA_TOPIC: self._config.offsets_topic,
             TRANSACTION_STATE_TOPIC: self._config.transaction_topic,
+            SHARE_GROUP_STATE_TOPIC: self._config.share_topic,
         }.get(topic, TopicShape())
         return CreatableTopic(
             name=topic,

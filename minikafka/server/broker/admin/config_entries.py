@@ -161,14 +161,18 @@ class ConfigEntries:
 
     def named_entries(self, kind: NamedResource, given: Mapping[str, str]) -> list[ConfigEntry]:
         """Return all settings of a named resource whose own settings are ``given``. As in Kafka, a
-        default is no synonym."""
+        default of client metrics is no synonym."""
         entries = []
         for row in kind.rows.settings.values():
-            value = row.text(row.default)
+            broker_key = kind.broker_keys.get(row.name)
+            default = self._broker.current.values[broker_key] if broker_key else row.default
+            value = row.text(default)
             synonyms: tuple[ConfigSynonym, ...] = ()
             if row.name in given:
                 value = _text(row, given[row.name])
                 synonyms = (ConfigSynonym(row.name, value, kind.source),)
+            elif kind.broker_keys:
+                synonyms = (ConfigSynonym(row.name, value, ConfigSource.DEFAULT_CONFIG),)
             entries.append(_entry(row, value, synonyms, read_only=False))
         return entries
 

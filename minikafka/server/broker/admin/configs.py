@@ -134,7 +134,13 @@ class ConfigAdminManager:
         if kind is None:  # includes BROKER_LOGGER, which only ``increment`` can alter
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
         kind.require_name(name, kind.unnamed_altered)
-        return _Target(kind.znodes, sanitized(name), kind.rows, kind.check, named=True)
+        return _Target(
+            kind.znodes,
+            sanitized(name),
+            kind.rows,
+            lambda after: kind.check(after, self._dynamic.current),
+            named=True,
+        )
 
     async def _try(
         self,

@@ -8,14 +8,16 @@ notification names it (``ConfigEffects``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from minikafka.core.config_resources import ConfigSource, ResourceType
 from minikafka.core.telemetry.subscriptions import parse_subscription
 from minikafka.kernel.client_metrics_settings import CLIENT_METRICS_CONFIG
-from minikafka.kernel.config import ConfigDef
+from minikafka.kernel.config import Config, ConfigDef
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.group_settings import BROKER_KEYS, GROUP_CONFIG, check_group
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.server.zookeeper import paths
 
@@ -24,16 +26,19 @@ from minikafka.server.zookeeper import paths
 class NamedResource:
     """A kind: its type, its room in ZooKeeper, its keys, and the source of a key that is set.
 
-    ``check`` raises KafkaError or ConfigError for settings that do not go together. ``unnamed`` and
-    ``unnamed_altered`` are Kafka's messages for an empty name, in a description and in a change."""
+    ``check`` raises KafkaError or ConfigError for settings that do not go together, or not with
+    those of the broker. ``unnamed`` and ``unnamed_altered`` are Kafka's messages for an empty name,
+    in a description and in a change. ``broker_keys`` has the broker's key that is in force for
+    resources without the key of their own."""
 
     type: ResourceType
     znodes: str
     rows: ConfigDef
     source: ConfigSource
-    check: Callable[[Mapping[str, str]], object]
+    check: Callable[[Mapping[str, str], Config], object]
     unnamed: str
     unnamed_altered: str
+    broker_keys: Mapping[str, str] = field(default_factory=dict)
 
     def require_name(self, name: str, message: str) -> None:
         """Raise KafkaError(INVALID_REQUEST) with ``message`` if the name is empty."""
@@ -50,9 +55,19 @@ NAMED_RESOURCES: Final[Mapping[int, NamedResource]] = MappingProxyType(
                 paths.CLIENT_METRICS_CONFIGS,
                 CLIENT_METRICS_CONFIG,
                 ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
-                parse_subscription,
+                lambda given, broker: parse_subscription(given),
                 "Client metrics subscription name must not be empty",
                 "Subscription name can't be empty",
+            ),
+            NamedResource(
+                ResourceType.GROUP,
+                paths.GROUP_CONFIGS,
+                GROUP_CONFIG,
+                ConfigSource.DYNAMIC_GROUP_CONFIG,
+                check_group,
+                "Group name must not be empty",
+                "Default group resources are not allowed.",
+                BROKER_KEYS,
             ),
         )
     }

@@ -26,7 +26,12 @@ from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
-from minikafka.server.broker.ports import Controller, GroupCoordination, TransactionCoordination
+from minikafka.server.broker.ports import (
+    Controller,
+    GroupCoordination,
+    ShareStateCoordination,
+    TransactionCoordination,
+)
 from minikafka.server.broker.purgatories import Reaper
 from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.broker.record_formats import FormatConversion
@@ -34,6 +39,7 @@ from minikafka.server.broker.replication.append_order import AppendOrder
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import StrayReplicas
 from minikafka.server.broker.replication.transaction_verification import TransactionVerification
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.store import ZkStore
@@ -83,6 +89,8 @@ class Services:
     coordinators: CoordinatorLookup
     zookeeper_offsets: ZookeeperOffsets
     transactions: TransactionCoordination
+    share_states: ShareStateCoordination
+    shares: SharePartitions
     verification: TransactionVerification
     authorization: Authorization | None
     tokens: DelegationTokens

@@ -1,4 +1,4 @@
-"""The lookup of group and transaction coordinators by the partitions of the internal topics."""
+"""The lookup of coordinators by the partitions of the internal topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
 from minikafka.core.coordinator_shard import partition_for
-from minikafka.kernel.cluster import CoordinatorType, TopicPartition
+from minikafka.kernel.cluster import NO_LEADER, CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -22,7 +22,7 @@ ReadPartitionCount: TypeAlias = Callable[[str], Awaitable[int | None]]
 
 
 class InternalTopicSizes:
-    """The numbers of partitions of ``__consumer_offsets`` and ``__transaction_state``.
+    """The numbers of partitions of the internal topics.
 
     A group's partition is its hash modulo this number, so that the number must be the same at all
     times on all brokers. It is read from ZooKeeper before this broker first serves a partition of
@@ -117,15 +117,18 @@ class CoordinatorLookup:
         topic = self._topics[kind]
         return None if self._cache.contains_topic(topic) else topic
 
-    def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
-        """Find the broker that coordinates ``key``, with its address on ``listener``."""
+    def broker(self, kind: CoordinatorType, key: str) -> int | None:
+        """Return the broker that coordinates ``key``; None while none is known."""
         partition = TopicPartition(
             self._topics[kind], partition_for(key, self.partition_count(kind))
         )
         leadership = self._cache.partition_leader(partition)
-        if leadership is None:
+        return None if leadership is None or leadership[0] == NO_LEADER else leadership[0]
+
+    def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
+        """Find the broker that coordinates ``key``, with its address on ``listener``."""
+        broker = self.broker(kind, key)
+        endpoint = None if broker is None else self._cache.endpoint(broker, listener)
+        if broker is None or endpoint is None:
             return NOT_AVAILABLE
-        endpoint = self._cache.endpoint(leadership[0], listener)
-        if endpoint is None:
-            return NOT_AVAILABLE
-        return Found(ErrorCode.NONE, leadership[0], endpoint.host, endpoint.port)
+        return Found(ErrorCode.NONE, broker, endpoint.host, endpoint.port)

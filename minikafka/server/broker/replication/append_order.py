@@ -36,8 +36,8 @@ from minikafka.server.broker.replication.record_appends import (
 )
 from minikafka.server.broker.replication.record_preparation import RecordPreparation
 from minikafka.server.broker.replication.transaction_verification import (
-    Guards,
     Refusals,
+    TransactionSupport,
     TransactionVerification,
     refusal_of_producer,
 )
@@ -132,21 +132,19 @@ class AppendOrder:
         entries: Entries,
         acks: int,
         timeout_ms: int,
-        knows_abortable: bool,
+        support: TransactionSupport,
         reply: AppendReply,
     ) -> None:
         """Append batches of a transaction, after its coordinator has verified that their partitions
-        belong to it, and reply as ``RecordAppends.append`` does. ``knows_abortable`` is whether the
-        request's version has TRANSACTION_ABORTABLE.
+        belong to it, or has added them, and reply as ``RecordAppends.append`` does.
 
         Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer."""
         producer, batches = _producer_of(entries)
         keys: tuple[Hashable, ...] = (producer.producer_id, connection)
         if connection is None:
             keys = keys[:1]
-        guards: Guards = {}
-        if self._verification.enabled:
-            guards = self._verification.begin(producer, batches)
+        guards = self._verification.begin(producer, batches, support)
+        if guards is not None:
             for entry in entries:
                 entry.guard = guards.get(entry.topic_partition)
         is_prepared = self._preparation.prepare(entries)
@@ -157,8 +155,8 @@ class AppendOrder:
         append = ParkedAppend(keys, state, entries, acks, timeout_ms, reply)
         self._park(append)
         if guards:
-            verified = partial(self._verified, append, knows_abortable)
-            self._verification.verify(transactional_id, producer, guards, verified)
+            verified = partial(self._verified, append, support)
+            self._verification.verify_append(transactional_id, producer, guards, support, verified)
 
     async def wait_for_earlier(self, connection: Hashable) -> None:
         """Wait until all requests of the connection so far are appended."""
@@ -179,13 +177,15 @@ class AppendOrder:
         append.state = _WHEN_PREPARED[append.state]
         self._proceed(append)
 
-    def _verified(self, append: ParkedAppend, knows_abortable: bool, refusals: Refusals) -> None:
+    def _verified(
+        self, append: ParkedAppend, support: TransactionSupport, refusals: Refusals
+    ) -> None:
         for entry in append.entries:
             error = refusals.get(entry.topic_partition)
             if error is not None:
                 entry.refused = AppendResult(
                     entry.topic_partition,
-                    refusal_of_producer(error, knows_abortable),
+                    refusal_of_producer(error, support),
                     error_message=f"not verified to be part of the transaction: {error.name}",
                 )
         append.state = _WHEN_VERIFIED[append.state]

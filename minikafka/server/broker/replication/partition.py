@@ -468,9 +468,10 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
         prepared: PreparedBatch | None = None,
+        transaction_version: int = 0,
     ) -> tuple[LogAppendInfo, bool]:
         """Append batches to the log. Returns the append info, and whether the high watermark moved,
-        as it does without followers in the ISR. For ``guard`` and ``prepared`` see
+        as it does without followers in the ISR. For the last three arguments see
         ``UnifiedLog.append_as_leader``.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER | NOT_ENOUGH_REPLICAS), the log's errors for bad
@@ -486,7 +487,9 @@ class Partition:
         if self._settled:
             self.unsettle()
         epoch = self.state.leader_epoch
-        info = log.append_as_leader(records, epoch, wall_ms, origin, guard, prepared)
+        info = log.append_as_leader(
+            records, epoch, wall_ms, origin, guard, prepared, transaction_version
+        )
         return info, self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:

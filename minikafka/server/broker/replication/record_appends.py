@@ -54,7 +54,8 @@ class AppendResult(PartitionResult):
 
 
 class AppendEntry:
-    """The records that a request appends to one partition.
+    """The records that a request appends to one partition. ``transaction_version`` is that of a
+    marker.
 
     The other fields are set on the way to the log:
 
@@ -63,14 +64,23 @@ class AppendEntry:
       is refused if it needs one.
     - ``refused``: the result of an entry that must not be appended."""
 
-    __slots__ = ("guard", "prepared", "records", "refused", "topic_partition")
+    __slots__ = (
+        "guard",
+        "prepared",
+        "records",
+        "refused",
+        "topic_partition",
+        "transaction_version",
+    )
 
     def __init__(
         self,
         topic_partition: TopicPartition,
         records: Buffer,
         guard: Verification | None = NOT_REQUIRED,
+        transaction_version: int = 0,
     ) -> None:
+        self.transaction_version = transaction_version
         self.topic_partition = topic_partition
         self.records = records
         self.guard = guard
@@ -183,6 +193,7 @@ class RecordAppends:
                     origin,
                     entry.guard,
                     entry.prepared,
+                    entry.transaction_version,
                 )
             except KafkaError as refusal:
                 results.append(_refused(partition, refusal))

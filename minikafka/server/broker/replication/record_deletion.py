@@ -18,6 +18,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import in_slices
 from minikafka.server.broker.purgatories import ReplicaPurgatories
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.broker.replication.partition_results import (
     DelayedPartitionResults,
     PartitionResult,
@@ -150,6 +151,17 @@ class RecordDeletion:
             refusal = ErrorCode.INVALID_TOPIC_EXCEPTION
         if partition is None or refusal is not ErrorCode.NONE:
             return DeletionResult(topic_partition, refusal)
+        return self._delete_from(partition, offset)
+
+    def prune(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Delete records of an internal topic that its coordinator needs no more, if this broker
+        still leads the partition. Followers delete them with their next fetches."""
+        partition = self._hosted.get(topic_partition)
+        if partition is not None:
+            self._complete_fetches([self._delete_from(partition, offset)])
+
+    def _delete_from(self, partition: Partition, offset: int) -> DeletionResult:
+        topic_partition = partition.topic_partition
         try:
             requested, moved = partition.delete_records(offset)
         except KafkaError as error:

@@ -1,4 +1,5 @@
-"""Verification with the transaction coordinator that partitions belong to a transaction (KIP-890).
+"""Verification with the transaction coordinator that partitions belong to a transaction (KIP-890),
+or, in version 2 of transactions, their addition to it.
 
 Kafka: ``AddPartitionsToTxnManager``.
 
@@ -10,6 +11,7 @@ what becomes of them when it fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -30,6 +32,26 @@ from minikafka.server.broker.replication.hosted_partitions import HostedPartitio
 
 ADD_PARTITIONS_TO_TXN_VERSION = 5
 
+
+class TransactionSupport(IntEnum):
+    """What the sender of transactional records or offsets knows, by the version of its request.
+    Kafka's ``TransactionSupportedOperation``."""
+
+    PLAIN = 0
+    ABORTABLE = 1  # knows TRANSACTION_ABORTABLE
+    ADDED = 2  # and leaves it to the broker to add partitions to its transaction (version 2)
+
+    @classmethod
+    def of(cls, version: int, abortable_since: int) -> TransactionSupport:
+        """Return the support of a request. ``abortable_since`` is the first version with
+        TRANSACTION_ABORTABLE; in the next one the broker adds partitions."""
+        return cls(min(max(version - abortable_since + 1, cls.PLAIN), cls.ADDED))
+
+    @property
+    def adds(self) -> bool:
+        return self is TransactionSupport.ADDED
+
+
 FIRST_VERIFYING_VERSION = 4
 
 # The verification of each partition that waits for the coordinator.
@@ -48,13 +70,22 @@ _RETRIABLE: Final = (
 
 
 class VerificationItem(NamedTuple):
-    """One verification: whether these partitions were added to the transaction. ``then`` is called
-    with the partitions that were not."""
+    """One verification: whether these partitions were added to the transaction, or, with ``adds``,
+    their addition. ``then`` is called with the partitions that are not in it."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
+    adds: bool
     then: Callable[[Refusals], None]
+
+
+class AdditionRetry(NamedTuple):
+    """How often, and for how long, the broker tries again to add partitions to a transaction while
+    the one before is being completed; in ms. Kafka's ``AddPartitionsToTxnConfig``."""
+
+    backoff_ms: int
+    max_ms: int
 
 
 class _Waiter:
@@ -73,15 +104,17 @@ class _InFlight:
     """One verification in flight to the coordinator. ``waiters`` are all requests that wait for it,
     in order of arrival. The first ``before`` of them arrived before it was sent."""
 
-    __slots__ = ("before", "guards", "producer", "transactional_id", "waiters")
+    __slots__ = ("adds", "before", "guards", "producer", "transactional_id", "waiters")
 
     def __init__(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         guards: Guards,
+        adds: bool,
         waiters: list[_Waiter],
     ) -> None:
+        self.adds = adds
         self.transactional_id = transactional_id
         self.producer = producer
         self.guards = guards
@@ -101,7 +134,8 @@ class TransactionVerification:
 
     ``coordinator_of`` returns the broker that coordinates a transactional id, or None. ``put``
     queues a verification for a broker, and has its ``then`` called with the outcome. ``enabled``
-    returns the current value of ``transaction.partition.verification.enable``.
+    returns the current value of ``transaction.partition.verification.enable``: without it
+    partitions are only added, for producers that leave this to the broker.
 
     Requests that wait for the same guard share one verification. The caller bounds their number.
     """
@@ -113,15 +147,17 @@ class TransactionVerification:
         hosted: HostedPartitions,
         coordinator_of: Callable[[str], int | None],
         put: Callable[[int, VerificationItem], None],
+        retry: AdditionRetry,
         metrics: Metrics,
     ) -> None:
         self._enabled = enabled
+        self._retry = retry
         self._clock = clock
         self._hosted = hosted
         self._coordinator_of = coordinator_of
         self._put = put
-        # The verifications in flight, by transactional id, producer and partition.
-        self._in_flight: dict[tuple[str, ProducerIdAndEpoch, TopicPartition], _InFlight] = {}
+        # Those in flight, by transactional id, producer, partition, and whether they add it.
+        self._in_flight: dict[tuple[str, ProducerIdAndEpoch, TopicPartition, bool], _InFlight] = {}
         self._failures = metrics.counter(
             "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
         )
@@ -134,17 +170,21 @@ class TransactionVerification:
         self,
         producer: ProducerIdAndEpoch,
         batches: Iterable[tuple[TopicPartition, int]],
-    ) -> dict[TopicPartition, Verification]:
-        """Return a guard for each partition whose batch needs verification; ``batches`` are pairs
-        of partition and base sequence. A transaction marker that is appended to the partition
+        support: TransactionSupport,
+    ) -> dict[TopicPartition, Verification] | None:
+        """Return a guard for each partition whose batch needs verification, or whose partition has
+        to be added; None if nothing is verified or added on this broker. ``batches`` are pairs of
+        partition and base sequence. A marker of the transaction that is appended to the partition
         before the batch makes its guard invalid."""
+        if not support.adds and not self.enabled:
+            return None
         now_ms = self._clock.wall_ms()
         guards: dict[TopicPartition, Verification] = {}
         for topic_partition, sequence in batches:
             partition = self._hosted.get(topic_partition)
             if partition is not None and partition.is_leader and partition.has_log:
                 guard = partition.log.producers.states.verification_of(
-                    producer.producer_id, producer.epoch, sequence, now_ms
+                    producer.producer_id, producer.epoch, sequence, now_ms, support.adds
                 )
                 if guard is not None:
                     guards[topic_partition] = guard
@@ -155,10 +195,11 @@ class TransactionVerification:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         guards: Guards,
+        support: TransactionSupport,
         then: Callable[[Refusals], None],
     ) -> None:
-        """Verify the partitions in ``guards``, as returned by ``begin``. ``then`` is called once
-        with the refused partitions, now or later.
+        """Verify or add the partitions in ``guards``, as returned by ``begin``. ``then`` is called
+        once with the refused partitions, now or later.
 
         A request joins the verification in flight of the same producer, partition and guard. Its
         success applies to this request too: if the transaction had ended in between, the marker
@@ -169,19 +210,58 @@ class TransactionVerification:
         waiter = _Waiter(guards, then)
         unsent: dict[TopicPartition, Verification] = {}
         for topic_partition, guard in guards.items():
-            in_flight = self._in_flight.get((transactional_id, producer, topic_partition))
+            key = transactional_id, producer, topic_partition, support.adds
+            in_flight = self._in_flight.get(key)
             if in_flight is None or in_flight.guards[topic_partition] is not guard:
                 unsent[topic_partition] = guard
             elif in_flight.waiters[-1] is not waiter:
                 in_flight.waiters.append(waiter)
         if unsent:
-            self._send(_InFlight(transactional_id, producer, unsent, [waiter]))
+            self._send(_InFlight(transactional_id, producer, unsent, support.adds, [waiter]))
+
+    def verify_append(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        guards: Guards,
+        support: TransactionSupport,
+        then: Callable[[Refusals], None],
+    ) -> None:
+        """Verify or add partitions, as ``verify`` does, before an append to them.
+
+        An addition is tried again after CONCURRENT_TRANSACTIONS: the transaction before is being
+        completed, which takes milliseconds, and the producer would have to send its records
+        again."""
+        verify = partial(self.verify, transactional_id, producer)
+        if not support.adds:
+            verify(guards, support, then)
+            return
+        until_ms = self._clock.monotonic_ms() + self._retry.max_ms
+        final: dict[TopicPartition, ErrorCode] = {}
+
+        def added(refusals: Refusals) -> None:
+            busy = {
+                topic_partition: guards[topic_partition]
+                for topic_partition, error in refusals.items()
+                if error is ErrorCode.CONCURRENT_TRANSACTIONS
+            }
+            final.update(refusals)
+            if not busy or self._clock.monotonic_ms() >= until_ms:
+                then(final)
+                return
+            for topic_partition in busy:
+                del final[topic_partition]
+            again = partial(verify, busy, support, added)
+            self._clock.call_later(self._retry.backoff_ms, again)
+
+        verify(guards, support, added)
 
     def _send(self, in_flight: _InFlight) -> None:
         transactional_id, producer = in_flight.transactional_id, in_flight.producer
         partitions = tuple(in_flight.guards)
         for topic_partition in partitions:
-            self._in_flight[transactional_id, producer, topic_partition] = in_flight
+            key = transactional_id, producer, topic_partition, in_flight.adds
+            self._in_flight[key] = in_flight
         coordinator = self._coordinator_of(transactional_id)
         if coordinator is None:
             self._complete(
@@ -189,7 +269,11 @@ class TransactionVerification:
             )
             return
         item = VerificationItem(
-            transactional_id, producer, partitions, partial(self._complete, in_flight)
+            transactional_id,
+            producer,
+            partitions,
+            in_flight.adds,
+            partial(self._complete, in_flight),
         )
         self._put(coordinator, item)
 
@@ -198,7 +282,7 @@ class TransactionVerification:
         transactional_id, producer = in_flight.transactional_id, in_flight.producer
         second: dict[TopicPartition, list[_Waiter]] = {}
         for topic_partition, guard in in_flight.guards.items():
-            key = transactional_id, producer, topic_partition
+            key = transactional_id, producer, topic_partition, in_flight.adds
             if self._in_flight.get(key) is in_flight:
                 del self._in_flight[key]
             refusal = refusals.get(topic_partition)
@@ -217,7 +301,7 @@ class TransactionVerification:
                 waiter.then(waiter.refusals)
         for topic_partition, waiters in second.items():
             guards = {topic_partition: in_flight.guards[topic_partition]}
-            self._send(_InFlight(transactional_id, producer, guards, waiters))
+            self._send(_InFlight(transactional_id, producer, guards, in_flight.adds, waiters))
 
 
 def verification_key(item: VerificationItem) -> str:
@@ -260,7 +344,7 @@ def _transaction(item: VerificationItem) -> AddPartitionsToTxnTransaction:
         item.transactional_id,
         item.producer.producer_id,
         item.producer.epoch,
-        verify_only=True,
+        verify_only=not item.adds,
         topics=[
             AddPartitionsToTxnTopic(*of_topic) for of_topic in grouped(item.partitions).items()
         ],
@@ -280,22 +364,25 @@ def _by_transaction(response: Any) -> dict[str, dict[TopicPartition, ErrorCode]]
     }
 
 
-def refusal_of_producer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+def refusal_of_producer(error: ErrorCode, support: TransactionSupport) -> ErrorCode:
     """Return the error code for a producer whose verification failed with ``error``.
 
     A retriable error becomes NOT_ENOUGH_REPLICAS, the only one that producers of all versions retry
-    without refreshing their metadata first. ``knows_abortable`` is whether the request's version
-    has TRANSACTION_ABORTABLE."""
-    if error in _RETRIABLE:
+    without refreshing their metadata first. Producers of version 2 of transactions know
+    CONCURRENT_TRANSACTIONS."""
+    if error in _RETRIABLE and not (support.adds and error is ErrorCode.CONCURRENT_TRANSACTIONS):
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    return refusal_of_committer(error, knows_abortable)
+    return refusal_of_committer(error, support)
 
 
-def refusal_of_committer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+def refusal_of_committer(error: ErrorCode, support: TransactionSupport) -> ErrorCode:
     """Return the error code for a client that commits offsets in a transaction whose verification
-    failed with ``error``. Retriable errors are unchanged; ``knows_abortable`` is as above."""
+    failed with ``error``. Retriable errors are unchanged, except NETWORK_EXCEPTION, for which old
+    clients would look for the coordinator of the group."""
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and support is TransactionSupport.PLAIN:
         return ErrorCode.INVALID_TXN_STATE
     return error

@@ -161,11 +161,13 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
         prepared: PreparedBatch | None = None,
+        transaction_version: int = 0,
     ) -> LogAppendInfo:
         """Append the batch of a producer, and assign offsets and ``leader_epoch`` to it.
 
         If the buffer is writable, they are written into it. ``guard`` is the verification of a
-        transactional batch, see ``ProducerStates.check``. ``prepared`` is the outcome of an earlier
+        transactional batch and ``transaction_version`` the version of a marker, see
+        ``ProducerStates.check``. ``prepared`` is the outcome of an earlier
         validation of ``records``; without it they are validated here. A producer's retry of a batch
         is not appended again; the result has ``duplicate`` set and the offsets of the first append.
 
@@ -180,7 +182,9 @@ class UnifiedLog:
         append_time = NO_TIMESTAMP
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             append_time = now_ms
-        return self.append_valid(batch, leader_epoch, append_time, origin, guard)
+        return self.append_valid(
+            batch, leader_epoch, append_time, origin, guard, transaction_version
+        )
 
     def append_valid(
         self,
@@ -189,12 +193,13 @@ class UnifiedLog:
         append_time: int = NO_TIMESTAMP,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
+        transaction_version: int = 0,
     ) -> LogAppendInfo:
         """Append a batch whose records are valid: ``leader_batch`` has returned it, or would.
         ``append_time`` in ms replaces the producer's timestamps if the topic has LogAppendTime."""
         first_offset = self.log_end_offset
         if batch.producer_id >= 0:
-            known = self.producers.states.check(batch, origin, guard)
+            known = self.producers.states.check(batch, origin, guard, transaction_version)
             if known is not None:
                 return LogAppendInfo(
                     known.first_offset,

@@ -141,7 +141,8 @@ def test_a_transaction_ends_one_way_or_the_other(committed: bool) -> None:
     request: Any = call.request
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == PRODUCER
     assert request.committed is committed
-    assert call.read(EndTxnResponse()) is None
+    assert call.read(EndTxnResponse()) == ProducerIdAndEpoch(7, 3)
+    assert call.read(EndTxnResponse(0, 0, 8, 0)) == ProducerIdAndEpoch(8, 0)
     code = ErrorCode.INVALID_TXN_STATE
     assert error_in(call, EndTxnResponse(error_code=code)).code is code
 

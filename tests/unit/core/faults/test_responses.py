@@ -169,8 +169,12 @@ def test_rows_of_one_topic_share_its_entry() -> None:
     refused = refusal(ApiKey.PRODUCE, 9, part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     served = ProduceResponse(
         [
-            TopicProduceResponse("a", [PartitionProduceResponse(0, base_offset=5)]),
-            TopicProduceResponse("b", [PartitionProduceResponse(0, base_offset=6)]),
+            TopicProduceResponse(
+                "a", partition_responses=[PartitionProduceResponse(0, base_offset=5)]
+            ),
+            TopicProduceResponse(
+                "b", partition_responses=[PartitionProduceResponse(0, base_offset=6)]
+            ),
         ]
     )
     both = joined(ApiKey.PRODUCE, 9, served, refused)

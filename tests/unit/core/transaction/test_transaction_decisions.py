@@ -9,7 +9,7 @@ import pytest
 from minikafka.core.coordinator_shard import CoordinatorResult
 from minikafka.core.transaction.description import described, is_listed
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.result import ProducerResult
 from minikafka.core.transaction.shard import TransactionConfig, TransactionShard
 from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
@@ -105,8 +105,8 @@ def test_producer_id_and_epoch_of_the_next_producer(
 
 def test_one_epoch_is_reserved_for_fencing() -> None:
     assert [is_exhausted(epoch) for epoch in (LAST - 1, LAST, MAX_EPOCH)] == [False, True, True]
-    assert facts(LAST, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
-    assert facts(MAX_EPOCH, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
+    assert facts(LAST, S.ONGOING).fenced(0, 1).producer_epoch == MAX_EPOCH
+    assert facts(MAX_EPOCH, S.ONGOING).fenced(0, 1).producer_epoch == MAX_EPOCH
 
 
 # ---- the shard
@@ -114,7 +114,7 @@ def test_one_epoch_is_reserved_for_fencing() -> None:
 
 def shard_with(**by_id: TransactionFacts) -> TransactionShard:
     config = TransactionConfig(transaction_max_timeout_ms=900, transactional_id_expiration_ms=5000)
-    shard = TransactionShard(config)
+    shard = TransactionShard(config, lambda: 0)
     for transactional_id, known in by_id.items():
         shard.replay(TransactionStored(transactional_id, known), 0)
     return shard
@@ -124,7 +124,7 @@ def shard_with(**by_id: TransactionFacts) -> TransactionShard:
     ("timeout_ms", "accepted"), [(-1, False), (0, False), (1, True), (900, True), (901, False)]
 )
 def test_bounds_of_the_transaction_timeout(timeout_ms: int, accepted: bool) -> None:
-    received: list[Initialized] = []
+    received: list[ProducerResult] = []
     result = shard_with().init_producer_id("tx", timeout_ms, None, 9, received.append, 0)
     assert bool(result.appends) is accepted
     assert [reply.response.error for reply in result.replies] == (
@@ -228,18 +228,18 @@ def test_verification_by_partition() -> None:
 def test_end_txn_without_an_open_transaction(
     state: S, committed: bool, response: ErrorCode
 ) -> None:
-    received: list[ErrorCode] = []
+    received: list[ProducerResult] = []
     result = shard_with(tx=facts(state=state)).end(
-        "tx", producer(5, 3), committed, received.append, 50
+        "tx", producer(5, 3), committed, 0, None, received.append, 50
     )
-    assert [reply.response for reply in result.replies] == [response]
+    assert [reply.response for reply in result.replies] == [ProducerResult(response)]
     assert result.appends == []
 
 
 def test_a_transaction_begins_with_its_first_partition() -> None:
-    begun_at_50 = facts(state=S.COMPLETE_COMMIT, start_ms=1).with_partitions(frozenset({P0}), 50)
+    begun_at_50 = facts(state=S.COMPLETE_COMMIT, start_ms=1).with_partitions(frozenset({P0}), 0, 50)
     assert (begun_at_50.start_ms, begun_at_50.partitions) == (50, frozenset({P0}))
-    wider = begun_at_50.with_partitions(frozenset({P1}), 60)
+    wider = begun_at_50.with_partitions(frozenset({P1}), 0, 60)
     assert (wider.start_ms, wider.last_update_ms, wider.partitions) == (50, 60, frozenset({P0, P1}))
 
 
@@ -301,7 +301,7 @@ def test_only_new_partitions_are_appended() -> None:
 
     def add(*partitions: TopicPartition) -> CoordinatorResult[Any, Any, Any, Any]:
         wanted = frozenset(partitions)
-        return shard.add_partitions("tx", producer(5, 3), wanted, received.append, 50)
+        return shard.add_partitions("tx", producer(5, 3), wanted, 0, received.append, 50)
 
     for known in ((P0,), (P0, P1)):
         result = add(*known)
@@ -316,14 +316,14 @@ def test_only_new_partitions_are_appended() -> None:
 
 def test_a_failed_initialization_returns_the_error_without_an_id() -> None:
     shard = shard_with()
-    received: list[Initialized] = []
+    received: list[ProducerResult] = []
     (append,) = shard.init_producer_id("tx", 500, None, 9, received.append, 0).appends
     (reply,) = shard.settle(append, E.REQUEST_TIMED_OUT, 0, 0).replies
-    assert reply.response == Initialized(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    assert reply.response == ProducerResult(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert "tx" not in shard.transactions  # nothing of it is in the log as far as is known
     (append,) = shard.init_producer_id("tx", 500, None, 9, received.append, 0).appends
     (reply,) = shard.settle(append, E.NONE, 0, 0).replies
-    assert reply.response == Initialized(E.NONE, 9, 0)
+    assert reply.response == ProducerResult(E.NONE, 9, 0)
 
 
 def test_a_completion_is_retried_until_the_shard_is_unloaded() -> None:
@@ -355,7 +355,7 @@ def test_a_transaction_without_partitions_completes_at_once() -> None:
 
 def test_a_second_producer_fails_while_the_first_record_is_pending() -> None:
     shard = shard_with(used_up=facts(LAST))
-    received: list[Initialized] = []
+    received: list[ProducerResult] = []
     for transactional_id in ("new", "used_up"):
         assert shard.needs_producer_id(transactional_id, None)
         assert shard.init_producer_id(transactional_id, 500, None, 9, received.append, 0).appends
@@ -366,10 +366,10 @@ def test_a_second_producer_fails_while_the_first_record_is_pending() -> None:
 
 def test_a_failed_fence_returns_its_error() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0})))
-    received: list[Initialized] = []
+    received: list[ProducerResult] = []
     (append,) = shard.init_producer_id("tx", 500, None, None, received.append, 0).appends
     (reply,) = shard.settle(append, E.NOT_LEADER_OR_FOLLOWER, 0, 0).replies
-    assert reply.response == Initialized(E.NOT_COORDINATOR)
+    assert reply.response == ProducerResult(E.NOT_COORDINATOR)
 
 
 def test_outdated_markers_are_ignored() -> None:

@@ -3,6 +3,7 @@ classic groups of the same id."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -219,6 +220,17 @@ def test_a_regular_expression_is_looked_up_again_some_time_after_topics_change(
     beat(lab, "m1", 2)
     lab.look_up()
     assert assigned(beat(lab, "m1", 2)) == {"a": [0, 1, 2, 3], "b": [0]}
+
+
+@pytest.mark.mission("G848-6")
+def test_a_regular_expression_finds_what_the_member_may_describe(lab: GroupLab) -> None:
+    async def describable(topics: Sequence[str]) -> set[str]:
+        return {topic for topic in topics if topic != "b"}
+
+    lab.make_topics(a=1, b=1, c=1)
+    join(lab, regex="[ab]", describable=describable)
+    lab.look_up()
+    assert assigned(beat(lab, "m1", 1)) == {"a": [0]}
 
 
 def test_an_expression_to_which_nobody_subscribes_is_forgotten(lab: GroupLab) -> None:

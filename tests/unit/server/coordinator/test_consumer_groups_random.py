@@ -22,8 +22,8 @@ from minikafka.core.client.assignors.wire import (
     encode_subscription,
 )
 from minikafka.core.group.consumer.group import ConsumerGroup, ConsumerGroupState
-from minikafka.core.group.consumer.partitions import Partitions
 from minikafka.core.group.group import Group, GroupConfig, GroupState
+from minikafka.core.group.modern.partitions import Partitions
 from minikafka.core.group.result import AnyGroup
 from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
@@ -389,7 +389,7 @@ class Scene:
         if isinstance(group, Group):
             assert group.state is GroupState.STABLE
         else:
-            assert group is not None
+            assert isinstance(group, ConsumerGroup)
             assert group.state is ConsumerGroupState.STABLE
             for member in alive:
                 assert partitions_of(member.owned) == group.targets[member.member_id]

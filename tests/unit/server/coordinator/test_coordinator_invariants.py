@@ -176,7 +176,7 @@ def test_the_epoch_of_a_producer_never_goes_back() -> None:
 def test_impossible_facts_are_not_encoded(impossible: TransactionFacts) -> None:
     assert facts_problem(impossible) is not None
     with pytest.raises(AssertionError):
-        TransactionShard(TransactionConfig()).encode(TransactionStored("t", impossible))
+        TransactionShard(TransactionConfig(), lambda: 0).encode(TransactionStored("t", impossible))
 
 
 def test_the_coordinator_epoch_of_markers_never_goes_back() -> None:

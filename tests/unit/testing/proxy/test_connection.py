@@ -260,7 +260,7 @@ async def test_a_broker_that_does_not_read_holds_the_client_up() -> None:
         assert transport is not None
         transport.pause_reading()
         header = RequestHeader(ApiKey.PRODUCE, 9, 1, "c")
-        data = [TopicProduceData("t", [PartitionProduceData(0, bytes(1_000_000))])]
+        data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, bytes(1_000_000))])]
         request = encode_request(header, ProduceRequest(acks=0, topic_data=data))
         count = 100
 

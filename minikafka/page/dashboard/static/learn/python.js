@@ -3,7 +3,7 @@
  */
 
 const PACKAGES = "packages.zip"; // Python imports from it
-const NATIVE = ["cramjam.zip"]; // WebAssembly, which is loaded from files
+const NATIVE = ["cramjam.zip", "xxhash.zip"]; // WebAssembly, which is loaded from files
 
 /**
  * @typedef {Object} Files where Pyodide and the packages are

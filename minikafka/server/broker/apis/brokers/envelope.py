@@ -17,7 +17,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from minikafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from minikafka.protocol.messages.registry import REQUESTS
+from minikafka.protocol.messages.registry import REQUESTS, version_range
 from minikafka.server.broker.apis.api import Api, Senders
 from minikafka.server.broker.apis.forwarding import (
     ON_LOOP_BYTES,
@@ -120,7 +120,8 @@ class EnvelopeHandler:
     def _find(self, header: RequestHeader) -> tuple[Api, Any]:
         """Return the row of a forwarded API, and its handler behind its guard."""
         api_key = self._api_keys.get(header.api_key)
-        if api_key is None or not 0 <= header.api_version <= api_key.max_version:
+        first, last = (0, -1) if api_key is None else version_range(api_key)
+        if api_key is None or not first <= header.api_version <= last:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         found = self._handlers.get(api_key)
         if found is None:

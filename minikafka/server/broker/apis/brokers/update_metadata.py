@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias
+from uuid import UUID
 
 from minikafka.core.metadata_image import MetadataUpdate, update_steps
 from minikafka.core.security.acls import AclOperation
@@ -46,6 +47,7 @@ class UpdateMetadataHandler:
         brokers_changed: Callable[[], None] | None = None,
         drop_strays: Callable[[UpdateMetadataRequest], Awaitable[None]] | None = None,
         get_ready: Callable[[Collection[str]], Awaitable[None]] | None = None,
+        topics_deleted: Callable[[Collection[UUID]], None] | None = None,
         log: EventLog | None = None,
     ) -> None:
         self._cache = cache
@@ -55,6 +57,7 @@ class UpdateMetadataHandler:
         self._brokers_changed = brokers_changed
         self._drop_strays = drop_strays
         self._get_ready = get_ready
+        self._topics_deleted = topics_deleted
         self._log = log or event_log("state-change")
         self._refusals = EntryRefusals(self._fence.broker_id)
 
@@ -93,6 +96,8 @@ class UpdateMetadataHandler:
         )
         if update.deleted and self._partitions_deleted is not None:
             self._partitions_deleted(update.deleted)
+        if update.deleted and self._topics_deleted is not None:
+            self._topics_deleted(update.deleted_topic_ids)
         if (
             self._brokers_changed is not None
             and update.after.brokers.keys() != update.before.brokers.keys()
@@ -115,6 +120,7 @@ UPDATE_METADATA = Api(
         brokers_changed=broker.replicas.deletion.brokers_changed,
         drop_strays=broker.stray_replicas.drop,
         get_ready=broker.internal_sizes.learn,
+        topics_deleted=broker.share_states.topics_deleted,
     ),
     task=True,
     authorization=needs(AclOperation.CLUSTER_ACTION),

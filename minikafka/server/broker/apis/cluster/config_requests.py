@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from minikafka.core.config_resources import ResourceType as ConfigResource
@@ -45,6 +46,14 @@ async def outcomes(
 # The types whose configurations belong to the cluster, for the authorizer.
 OF_CLUSTER: Final = frozenset(
     {ConfigResource.BROKER, ConfigResource.BROKER_LOGGER, ConfigResource.CLIENT_METRICS}
+)
+
+# The types whose resources the authorizer knows by name, and the error of one that is refused.
+BY_NAME: Final[Mapping[int, tuple[AclResourceType, ErrorCode]]] = MappingProxyType(
+    {
+        ConfigResource.TOPIC: (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ConfigResource.GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    }
 )
 
 
@@ -97,8 +106,15 @@ async def _errors(
         for row in resources
         if not once_only or times[row.resource_type, row.resource_name] == 1
     ]
-    names = [row.resource_name for row in asked if row.resource_type == ConfigResource.TOPIC]
-    allowed = await authorization.allowed(context, operation, AclResourceType.TOPIC, names)
+    allowed = {
+        kind: await authorization.allowed(
+            context,
+            operation,
+            resource,
+            [row.resource_name for row in asked if row.resource_type == kind],
+        )
+        for kind, (resource, _) in BY_NAME.items()
+    }
     # One question for each resource, as in Kafka: the audit log has a line for each.
     refused = {
         (row.resource_type, row.resource_name)
@@ -109,8 +125,8 @@ async def _errors(
     def error_of(row: Any) -> ErrorCode:
         if once_only and times[row.resource_type, row.resource_name] > 1:
             return ErrorCode.NONE
-        if row.resource_type == ConfigResource.TOPIC and row.resource_name not in allowed:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if row.resource_type in BY_NAME and row.resource_name not in allowed[row.resource_type]:
+            return BY_NAME[row.resource_type][1]
         if (row.resource_type, row.resource_name) in refused:
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return ErrorCode.NONE

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import GROUP_VERSION
 from minikafka.protocol.api_keys import ApiKey
@@ -14,15 +11,12 @@ from minikafka.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.groups.described_groups import (
     allow_all_operations,
-    describable,
-    fill_in_operations,
+    filter_by_topics,
 )
-from minikafka.server.broker.apis.guards import ApiGuard, Serve, around, knowing
+from minikafka.server.broker.apis.groups.feature_guards import around_if_finalized
 from minikafka.server.broker.apis.request import Reply, RequestContext
-from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -49,40 +43,6 @@ class ConsumerGroupDescribeHandler:
         reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
-async def _filter_description(
-    authorization: Authorization,
-    context: RequestContext,
-    request: ConsumerGroupDescribeRequest,
-    serve: Serve,
-) -> ConsumerGroupDescribeResponse:
-    """DESCRIBE on a group shows it, if the principal may describe the topics of its members."""
-    request.group_ids, others = await describable(authorization, context, request.group_ids)
-    refused = [DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=n) for n in others]
-    with_operations, request.include_authorized_operations = (
-        request.include_authorized_operations,
-        False,
-    )
-    response: ConsumerGroupDescribeResponse = await serve(request)
-    topics = sorted({topic for group in response.groups for topic in _topics_of(group)})
-    shown = await authorization.allowed(
-        context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
-    )
-    groups = [
-        group
-        if shown.issuperset(_topics_of(group))
-        else DescribedGroup(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-            group.group_id,
-        )
-        for group in response.groups
-    ]
-    if with_operations:
-        await fill_in_operations(authorization, context, groups)
-    response.groups = refused + groups
-    return response
-
-
 def _topics_of(group: DescribedGroup) -> set[str]:
     return {
         row.topic_name
@@ -92,27 +52,11 @@ def _topics_of(group: DescribedGroup) -> set[str]:
     }
 
 
-def _guard(broker: Services) -> ApiGuard:
-    """Without the feature the handler refuses every request, whoever sends it."""
-
-    async def filtered(
-        authorization: Authorization,
-        context: RequestContext,
-        request: ConsumerGroupDescribeRequest,
-        serve: Serve,
-    ) -> Any:
-        if not broker.features.level(GROUP_VERSION):
-            return await serve(request)
-        return await _filter_description(authorization, context, request, serve)
-
-    return around(filtered)
-
-
 CONSUMER_GROUP_DESCRIBE = Api(
     key=ApiKey.CONSUMER_GROUP_DESCRIBE,
     handler=lambda broker: ConsumerGroupDescribeHandler(broker.groups, broker.features),
     task=False,
-    authorization=knowing(_guard),
+    authorization=around_if_finalized(GROUP_VERSION, filter_by_topics(DescribedGroup, _topics_of)),
     quota=Quota.REQUESTS,
     changes_state=False,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
+from minikafka.core.group.consumer.group import TopicFilter, all_topics
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
-from minikafka.core.group.consumer.member import read_rows
-from minikafka.core.security.acls import WILDCARD, AclOperation, AclResourceType
+from minikafka.core.group.modern.partitions import read_rows
+from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import topic_id_text
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import GROUP_VERSION
@@ -18,9 +20,9 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import Admitted, ApiGuard, before, knowing
+from minikafka.server.broker.apis.groups.feature_guards import before_if_finalized
+from minikafka.server.broker.apis.guards import Admitted
 from minikafka.server.broker.apis.request import Reply, RequestContext
-from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -32,11 +34,16 @@ class ConsumerGroupHeartbeatHandler:
     """Serves ConsumerGroupHeartbeat (an ``ImmediateHandler``), once group.version is in force."""
 
     def __init__(
-        self, groups: GroupCoordination, entropy: Entropy, features: FinalizedFeatures
+        self,
+        groups: GroupCoordination,
+        entropy: Entropy,
+        features: FinalizedFeatures,
+        authorization: Authorization | None,
     ) -> None:
         self._groups = groups
         self._entropy = entropy
         self._features = features
+        self._authorization = authorization
 
     def __call__(
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
@@ -63,18 +70,23 @@ class ConsumerGroupHeartbeatHandler:
             request.subscribed_topic_regex,
             request.server_assignor,
             None if owned is None else read_rows(owned),
+            self._describable(context),
         )
         self._groups.consumer_heartbeat(request.group_id, facts, reply)
+
+    def _describable(self, context: RequestContext) -> TopicFilter:
+        if self._authorization is None:
+            return all_topics
+        operation, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
+        return partial(self._authorization.allowed, context, operation, kind, log_if_denied=False)
 
 
 async def _admit(
     authorization: Authorization, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Admitted:
-    """A member needs READ on the group, and DESCRIBE on the topics to which it subscribes: on all
-    topics with a regular expression. (Kafka looks up only topics that it may describe.)"""
+    """A member needs READ on the group, and DESCRIBE on the topics to which it subscribes by name.
+    A regular expression finds only topics that it may describe."""
     topics = list(request.subscribed_topic_names or ())
-    if request.subscribed_topic_regex:
-        topics.append(WILDCARD)
     refusal = None
     if not authorization.is_allowed(
         context, AclOperation.READ, AclResourceType.GROUP, request.group_id
@@ -91,28 +103,13 @@ async def _admit(
     return Admitted(None, response=ConsumerGroupHeartbeatResponse(error_code=refusal))
 
 
-def _guard(broker: Services) -> ApiGuard:
-    """Without the feature the handler refuses every request, whoever sends it."""
-
-    async def admit(
-        authorization: Authorization,
-        context: RequestContext,
-        request: ConsumerGroupHeartbeatRequest,
-    ) -> Admitted:
-        if not broker.features.level(GROUP_VERSION):
-            return Admitted(request)
-        return await _admit(authorization, context, request)
-
-    return before(admit)
-
-
 CONSUMER_GROUP_HEARTBEAT = Api(
     key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
     handler=lambda broker: ConsumerGroupHeartbeatHandler(
-        broker.groups, broker.world.entropy, broker.features
+        broker.groups, broker.world.entropy, broker.features, broker.authorization
     ),
     task=False,
-    authorization=knowing(_guard),
+    authorization=before_if_finalized(GROUP_VERSION, _admit),
     quota=Quota.REQUESTS,
     changes_state=True,
 )

@@ -1,14 +1,15 @@
-"""What DescribeGroups and ConsumerGroupDescribe have in common: who may see a group, and what one
-may do with it."""
+"""What the APIs that describe groups have in common: who may see a group, and what one may do with
+it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.server.broker.apis.authorization import GROUP_OPERATIONS, Authorization
+from minikafka.server.broker.apis.guards import Filter, Serve
 from minikafka.server.broker.apis.request import RequestContext
 
 
@@ -47,3 +48,44 @@ async def describable(
         context, AclOperation.DESCRIBE, AclResourceType.GROUP, names
     )
     return [n for n in names if n in allowed], [n for n in names if n not in allowed]
+
+
+G = TypeVar("G", bound=DescribedGroup)
+
+
+def filter_by_topics(
+    refused_group: Callable[[int, str | None, str], G], topics_of: Callable[[G], set[str]]
+) -> Filter:
+    """Return the filter of an API whose groups name topics: DESCRIBE on a group shows it, if the
+    principal may describe the topics of its members. ``refused_group`` makes the row of a group
+    that is not shown, from error, message and id."""
+
+    async def filtered(
+        authorization: Authorization, context: RequestContext, request: Any, serve: Serve
+    ) -> Any:
+        request.group_ids, others = await describable(authorization, context, request.group_ids)
+        denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refused = [refused_group(denied, None, name) for name in others]
+        with_operations = request.include_authorized_operations
+        request.include_authorized_operations = False
+        response = await serve(request)
+        topics = sorted({topic for group in response.groups for topic in topics_of(group)})
+        shown = await authorization.allowed(
+            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
+        )
+        groups = [
+            group
+            if shown.issuperset(topics_of(group))
+            else refused_group(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "The group has described topic(s) that the client is not authorized to describe.",
+                group.group_id,
+            )
+            for group in response.groups
+        ]
+        if with_operations:
+            await fill_in_operations(authorization, context, groups)
+        response.groups = refused + groups
+        return response
+
+    return filtered

@@ -1,10 +1,11 @@
-"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id."""
+"""FindCoordinator (key 10): the coordinator of a group, transactional id or share-partition."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from minikafka.core.security.acls import AclOperation, AclResourceType
+from minikafka.core.share.records import SharePartitionKey
 from minikafka.kernel.cluster import CoordinatorType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
@@ -57,12 +58,14 @@ class FindCoordinatorHandler:
         )
 
     def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
-        if key_type not in (CoordinatorType.GROUP, CoordinatorType.TRANSACTION):
-            share = key_type == CoordinatorType.SHARE
-            if share and context.version >= FIRST_VERSION_WITH_SHARE_GROUPS:
-                return NOT_AVAILABLE
+        if key_type not in tuple(CoordinatorType):
             return Found(ErrorCode.INVALID_REQUEST)
         kind = CoordinatorType(key_type)
+        if kind is CoordinatorType.SHARE:
+            share_key = SharePartitionKey.parse(key)
+            if context.version < FIRST_VERSION_WITH_SHARE_GROUPS or share_key is None:
+                return Found(ErrorCode.INVALID_REQUEST)
+            key = share_key.coordinator_key
         missing = self._lookup.missing_topic(kind)
         if missing is not None:
             self._creation.begin([missing], context.auto_creation())

@@ -22,10 +22,6 @@ from minikafka.protocol.messages.offset_commit import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.groups.topic_ids import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
-    name_topics,
-)
 from minikafka.server.broker.apis.guards import (
     Admitted,
     ApiGuard,
@@ -36,6 +32,10 @@ from minikafka.server.broker.apis.guards import (
 )
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.apis.topic_ids import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_topics,
+)
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota

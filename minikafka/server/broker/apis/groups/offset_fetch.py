@@ -25,13 +25,13 @@ from minikafka.protocol.messages.offset_fetch import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.groups.topic_ids import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
-    name_topics,
-)
 from minikafka.server.broker.apis.guards import ApiGuard, Serve, TopicRows, around, knowing, split
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.apis.topic_ids import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_topics,
+)
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota

@@ -27,13 +27,15 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.batch import is_transactional, producer_of
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization, denied
-from minikafka.server.broker.apis.guards import Admitted, TopicRows, before
+from minikafka.server.broker.apis.guards import Admitted, ApiGuard, TopicRows, before, knowing
 from minikafka.server.broker.apis.records.current_leader import (
     LeaderHint,
     leader_hint,
     node_endpoints,
 )
 from minikafka.server.broker.apis.request import Reply, RequestContext
+from minikafka.server.broker.apis.services import Services
+from minikafka.server.broker.apis.topic_ids import name_topics
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.broker.record_formats import refusal_of
@@ -47,9 +49,11 @@ from minikafka.server.broker.replication.record_appends import (
     AppendResult,
     Entries,
 )
+from minikafka.server.broker.replication.transaction_verification import TransactionSupport
 
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 # A request of more topics or partitions is served in slices, and the connection waits for it.
 SERVED_AT_ONCE: Final = 200
 # Partitions of such a request that are appended to without a pause: a millisecond. The first append
@@ -68,7 +72,9 @@ class ProduceHandler:
     A partition that is named twice is refused. Kafka appends the last of its batches, drops the
     others, and reports a success.
 
-    A request of very many partitions is served as a row of smaller ones."""
+    A request of very many partitions is served as a row of smaller ones. From version 13 on topics
+    have ids: those that are unknown have UNKNOWN_TOPIC_ID, the others are served by name
+    (KIP-516)."""
 
     def __init__(
         self,
@@ -83,6 +89,28 @@ class ProduceHandler:
     def __call__(
         self, context: RequestContext, request: ProduceRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
+        if context.header.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+            return self._serve(context, request, reply)
+        name_topics(request.topic_data, self._cache)
+        unknown = [topic for topic in request.topic_data if not topic.name]
+        request.topic_data = [topic for topic in request.topic_data if topic.name]
+        ids = {topic.name: topic.topic_id for topic in request.topic_data}
+
+        def respond(response: ProduceResponse | KafkaError | None) -> None:
+            if isinstance(response, ProduceResponse):
+                for topic in response.responses:
+                    topic.topic_id = ids[topic.name]
+                response.responses += [_unknown_topic(topic) for topic in unknown]
+            elif response is None and unknown:
+                response = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "acks=0 produce")
+            reply(response)
+
+        return self._serve(context, request, respond)
+
+    def _serve(
+        self, context: RequestContext, request: ProduceRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
+        """Serve a request whose topics are named."""
         version, acks = context.header.api_version, request.acks
         closed_topics = INTERNAL_TOPICS
         if context.header.client_id == ADMIN_CLIENT_ID or acks not in VALID_ACKS:
@@ -145,7 +173,7 @@ class ProduceHandler:
             await self._appends.wait_for_earlier(context.connection)
             replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             replies.append(replied)
-            self(context, _part(request, some), partial(_set_reply, replied))
+            self._serve(context, _part(request, some), partial(_set_reply, replied))
             some.clear()
             await asyncio.sleep(0)
 
@@ -213,7 +241,7 @@ class ProduceHandler:
                 entries,
                 request.acks,
                 max(0, request.timeout_ms),
-                context.version >= FIRST_VERSION_WITH_ABORTABLE,
+                TransactionSupport.of(context.version, FIRST_VERSION_WITH_ABORTABLE),
                 respond,
             )
         except KafkaError as error:
@@ -283,6 +311,14 @@ def _refuse_repeated(
         else:
             refused[place] = _repeated(entry.topic_partition)
     return kept
+
+
+def _unknown_topic(topic: TopicProduceData) -> TopicProduceResponse:
+    rows = [
+        PartitionProduceResponse(data.index, ErrorCode.UNKNOWN_TOPIC_ID, -1)
+        for data in topic.partition_data
+    ]
+    return TopicProduceResponse(topic_id=topic.topic_id, partition_responses=rows)
 
 
 def _repeated(topic_partition: TopicPartition) -> AppendResult:
@@ -357,13 +393,27 @@ def _set_reply(replied: asyncio.Future[Any], response: ProduceResponse | KafkaEr
 
 _PRODUCE = TopicRows(
     ProduceResponse,
-    TopicProduceResponse,
+    lambda name, rows: TopicProduceResponse(name, partition_responses=rows),
     lambda data, error: PartitionProduceResponse(data.index, error, -1),
     requested="topic_data",
     partitions="partition_data",
     responded="responses",
+    ids_since=FIRST_VERSION_WITH_TOPIC_IDS,
 )
 _write_topics = _PRODUCE.gate(AclOperation.WRITE)
+
+
+def _guard(broker: Services) -> ApiGuard:
+    """Return the guard of Produce, which needs the names of topics that have ids."""
+
+    async def admit(
+        authorization: Authorization, context: RequestContext, request: ProduceRequest
+    ) -> Admitted:
+        if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name_topics(request.topic_data, broker.cache)
+        return await _admit_produce(authorization, context, request)
+
+    return before(admit, on_pause=ProduceRequest.copy_records)
 
 
 async def _admit_produce(
@@ -404,7 +454,7 @@ PRODUCE = Api(
     key=ApiKey.PRODUCE,
     handler=lambda broker: ProduceHandler(broker.appends, broker.replicas.hosted, broker.cache),
     task=False,
-    authorization=before(_admit_produce, on_pause=ProduceRequest.copy_records),
+    authorization=knowing(_guard),
     quota=Quota.PRODUCE,
     changes_state=True,
     overlapping=True,

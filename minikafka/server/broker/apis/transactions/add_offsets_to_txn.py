@@ -42,6 +42,7 @@ class AddOffsetsToTxnHandler:
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             [where],
+            0,  # clients of later versions of transactions do not send it
             lambda error: reply(AddOffsetsToTxnResponse(error_code=as_known_to(version, error))),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.core.security.acls import AclOperation, AclResourceType
+from minikafka.core.transaction.transaction import EPOCH_OF_EACH_TRANSACTION
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.slices import in_slices
@@ -38,7 +39,7 @@ from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.ports import TransactionCoordination
 from minikafka.server.broker.quotas import Quota
 
-FIRST_VERSION_WITH_MANY = 4
+FIRST_VERSION_WITH_MANY = 4  # also the first that brokers send, for transactions of version 2
 
 
 class AddPartitionsToTxnHandler:
@@ -113,6 +114,7 @@ class AddPartitionsToTxnHandler:
                 transactional_id,
                 producer,
                 partitions,
+                EPOCH_OF_EACH_TRANSACTION if version >= FIRST_VERSION_WITH_MANY else 0,
                 lambda error: respond_errors(
                     dict.fromkeys(partitions, as_known_to(version, error))
                 ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from minikafka.core.transaction.result import ProducerResult
+from minikafka.core.transaction.transaction import EPOCH_OF_EACH_TRANSACTION
 from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
@@ -14,20 +16,30 @@ from minikafka.server.broker.apis.transactions.transactional_id import as_known_
 from minikafka.server.broker.ports import TransactionCoordination
 from minikafka.server.broker.quotas import Quota
 
+FIRST_VERSION_WITH_EPOCHS = 5
+
 
 class EndTxnHandler:
-    """Serves EndTxn (an ``ImmediateHandler``)."""
+    """Serves EndTxn (an ``ImmediateHandler``).
+
+    From version 5 on the producer uses transactions of version 2 (KIP-890)."""
 
     def __init__(self, transactions: TransactionCoordination) -> None:
         self._transactions = transactions
 
     def __call__(self, context: RequestContext, request: EndTxnRequest, reply: Reply) -> None:
         version = context.version
+
+        def respond(ended: ProducerResult) -> None:
+            error = as_known_to(version, ended.error)
+            reply(EndTxnResponse(0, error, ended.producer_id, ended.producer_epoch))
+
         self._transactions.end(
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             request.committed,
-            lambda error: reply(EndTxnResponse(error_code=as_known_to(version, error))),
+            EPOCH_OF_EACH_TRANSACTION if version >= FIRST_VERSION_WITH_EPOCHS else 0,
+            respond,
         )
 
 

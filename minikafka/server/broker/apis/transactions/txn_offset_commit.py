@@ -36,6 +36,7 @@ from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
 from minikafka.server.broker.replication.transaction_verification import (
     Refusals,
+    TransactionSupport,
     TransactionVerification,
     refusal_of_committer,
 )
@@ -49,7 +50,7 @@ class TxnOffsetCommitHandler:
 
     Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION. The transaction must contain
     the group's partition of ``__consumer_offsets``, since the offsets are appended there: its
-    coordinator verifies that first (KIP-890)."""
+    coordinator verifies that first, or from version 5 on adds the partition (KIP-890)."""
 
     def __init__(
         self,
@@ -116,10 +117,12 @@ class TxnOffsetCommitHandler:
             )
             self._groups.commit(group_id, facts, respond)
 
-        if not self._verification.enabled:
+        support = TransactionSupport.of(version, FIRST_VERSION_WITH_ABORTABLE)
+        guards = self._verification.begin(producer, [(where, NO_SEQUENCE)], support)
+        if guards is None:
             commit(NOT_REQUIRED)
             return
-        guard = self._verification.begin(producer, [(where, NO_SEQUENCE)]).get(where)
+        guard = guards.get(where)
         if guard is None:
             commit(None)
             return
@@ -129,11 +132,12 @@ class TxnOffsetCommitHandler:
             if refusal is None:
                 commit(guard)
             else:
-                abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-                code = offset_write_error(refusal_of_committer(refusal, abortable))
+                code = offset_write_error(refusal_of_committer(refusal, support))
                 respond(dict.fromkeys(offsets, code))
 
-        self._verification.verify(request.transactional_id, producer, {where: guard}, verified)
+        self._verification.verify(
+            request.transactional_id, producer, {where: guard}, support, verified
+        )
 
 
 def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:

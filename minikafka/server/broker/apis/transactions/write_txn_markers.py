@@ -67,7 +67,11 @@ class WriteTxnMarkersHandler:
         for marker in request.markers:
             batch = _batch(marker, now_ms)
             entries += [
-                AppendEntry(TopicPartition(topic.name, index), batch)
+                AppendEntry(
+                    TopicPartition(topic.name, index),
+                    batch,
+                    transaction_version=marker.transaction_version,
+                )
                 for topic in marker.topics
                 for index in topic.partition_indexes
             ]

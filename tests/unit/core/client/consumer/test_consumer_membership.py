@@ -15,7 +15,6 @@ from minikafka.core.client.consumer.consumer_membership import (
     ConsumerMemberState,
 )
 from minikafka.core.client.consumer.membership import Next
-from minikafka.core.group.consumer.changes import GroupChanges
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
@@ -26,7 +25,8 @@ from minikafka.core.group.consumer.heartbeat import (
     leave_for_now,
     require_member,
 )
-from minikafka.core.group.consumer.member import read_rows
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.partitions import read_rows
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

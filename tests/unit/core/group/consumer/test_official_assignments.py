@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Assign, Subscriber
-from minikafka.core.group.consumer.partitions import Partitions
+from minikafka.core.group.modern.partitions import Partitions
 from tests.support.coordinator.subscriptions import topic
 
 

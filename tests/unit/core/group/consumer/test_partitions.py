@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.group.consumer.partitions import (
+from minikafka.core.group.modern.partitions import (
     Partitions,
     count,
     difference,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.group.consumer.partitions import Partitions, intersection
 from minikafka.core.group.consumer.reconciliation import (
     CurrentAssignment,
     MemberState,
     reconcile,
 )
+from minikafka.core.group.modern.partitions import Partitions, intersection
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from tests.support.coordinator.subscriptions import topic
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.group.consumer.assignors import assign_uniform
-from minikafka.core.group.consumer.partitions import Partitions, count
+from minikafka.core.group.modern.partitions import Partitions, count
 from tests.support.coordinator.subscriptions import (
     Subscriptions,
     check_complete,

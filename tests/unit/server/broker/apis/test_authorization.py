@@ -107,7 +107,7 @@ def guarded(
     api_key: ApiKey, handler: Any, answers: Answers, task: bool = False, log: Any = None
 ) -> Any:
     """Return the handler behind the guard of the API."""
-    broker = services(authorization=authorization(answers, log))
+    broker = services(authorization=authorization(answers, log), cache=None)
     return ApiTable()[api_key].authorization(broker, handler, task)
 
 
@@ -192,7 +192,7 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
 def produce_request(partitions: int, buffer: memoryview) -> ProduceRequest:
     """A request whose partitions have the same records, which lie in ``buffer``."""
     rows = [PartitionProduceData(number, buffer) for number in range(partitions)]
-    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", rows)])
+    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=rows)])
 
 
 @pytest.mark.mission("SEC-135")

@@ -47,7 +47,9 @@ def request_of(
 ) -> ProduceRequest:
     """``topics`` has pairs of partition and records for each entry of the request."""
     data = [
-        TopicProduceData(TOPIC, [PartitionProduceData(p, records) for p, records in rows])
+        TopicProduceData(
+            TOPIC, partition_data=[PartitionProduceData(p, records) for p, records in rows]
+        )
         for rows in topics
     ]
     return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data, **fields)

@@ -196,7 +196,10 @@ async def test_errors_of_partitions_are_counted_one_by_one(
 
     def respond(context: RequestContext, request: Any, reply: Reply) -> None:
         rows = [PartitionProduceResponse(index, code) for index, code in enumerate(codes)]
-        topics = [TopicProduceResponse("a", rows), TopicProduceResponse("b", rows[:2])]
+        topics = [
+            TopicProduceResponse("a", partition_responses=rows),
+            TopicProduceResponse("b", partition_responses=rows[:2]),
+        ]
         reply(ProduceResponse(topics))
 
     stage = staged(lab, row(ApiKey.PRODUCE, respond))

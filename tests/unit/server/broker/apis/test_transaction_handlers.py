@@ -54,6 +54,7 @@ from minikafka.server.broker.apis.transactions.write_txn_markers import WriteTxn
 from minikafka.server.broker.coordinator_log import CoordinatorLog
 from minikafka.server.broker.replication.record_appends import AppendEntry
 from minikafka.server.broker.replication.transaction_verification import (
+    AdditionRetry,
     TransactionVerification,
     VerificationItem,
 )
@@ -285,6 +286,7 @@ class Committing:
             node.replicas.hosted,
             lambda _: 1,
             lambda _, item: self.verifications.append(item),
+            AdditionRetry(20, 100),
             Metrics(),
         )
         clock = ManualClock()

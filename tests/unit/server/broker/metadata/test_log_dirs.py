@@ -267,7 +267,7 @@ async def test_acks_0_may_fail_in_one_partition_while_another_is_flushed(
         await cluster.elect(1, isr=[1], replicas=[1])
         disk = SlowDisk(monkeypatch)
         data = [PartitionProduceData(0, batch("a")), PartitionProduceData(9, batch("b"))]
-        request = ProduceRequest(None, 0, 1000, [TopicProduceData(TOPIC, data)])
+        request = ProduceRequest(None, 0, 1000, [TopicProduceData(TOPIC, partition_data=data)])
         replies: list[Any] = []
         cluster[1].serve(request, 9, replies.append)
         await cluster.clock.settle()

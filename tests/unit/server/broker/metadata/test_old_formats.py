@@ -57,7 +57,7 @@ def produce(
 ) -> PartitionProduceResponse:
     data = PartitionProduceData(partition, bytearray(records))
     request = ProduceRequest(
-        acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(TOPIC, [data])]
+        acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(TOPIC, partition_data=[data])]
     )
     response = node.ask(request, version)[0]
     answer: PartitionProduceResponse = response.responses[0].partition_responses[0]

@@ -23,7 +23,7 @@ SLICES = len(PARTITIONS) // APPENDED_AT_ONCE
 
 def produce(node: Node, acks: int, timeout_ms: int = 60_000) -> list[Any]:
     data = [PartitionProduceData(i, bytearray(batch("a"))) for i in PARTITIONS]
-    topics = [TopicProduceData(TOPIC, data)]
+    topics = [TopicProduceData(TOPIC, partition_data=data)]
     return node.ask(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), 9)
 
 

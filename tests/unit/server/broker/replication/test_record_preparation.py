@@ -66,7 +66,9 @@ def send(node: Node, *batches: bytes, version: int = 9) -> list[Any]:
             topic_data=[
                 TopicProduceData(
                     TOPIC,
-                    [PartitionProduceData(n, bytearray(data)) for n, data in enumerate(batches)],
+                    partition_data=[
+                        PartitionProduceData(n, bytearray(data)) for n, data in enumerate(batches)
+                    ],
                 )
             ],
         ),

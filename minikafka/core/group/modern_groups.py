@@ -1,0 +1,170 @@
+"""The decisions about all groups of one newer protocol, as one class carries them out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any, ClassVar, Final, Generic
+
+from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
+from minikafka.core.group.eviction import Eviction
+from minikafka.core.group.group import Group
+from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.records import ModernGroupKey, ModernGroupRecord
+from minikafka.core.group.result import (
+    AnyGroup,
+    CheckMember,
+    G,
+    GroupResult,
+    ModernGroupUpdate,
+    OffsetDeletion,
+    update_write_error,
+)
+from minikafka.core.metadata_image import MetadataImage
+from minikafka.kernel.errors import ErrorCode
+
+# Errors after which the records are in the log of the leader nevertheless.
+_IN_THE_LOG: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class ModernGroups(ABC, Generic[G]):
+    """The groups of one ``kind`` among ``groups``, which are all groups of the shard by id.
+
+    A decision is applied at once, and its response waits until its records are replicated: the
+    next request builds on it, as in Kafka. If the log refuses the records, it is taken back.
+    """
+
+    KEYS: ClassVar[Collection[type[ModernGroupKey]]]
+    """The keys of the records of such groups."""
+
+    def __init__(self, kind: type[G], groups: dict[str, AnyGroup]) -> None:
+        self.kind = kind
+        self._groups = groups
+        # The last update of each group whose append is not settled yet.
+        self._updates: dict[str, ModernGroupUpdate[G]] = {}
+
+    # -- loading and unloading
+
+    def load(self, record: ModernGroupRecord) -> None:
+        """Apply a record of a group of this kind. With its last value the group goes, but for its
+        offsets."""
+        group_id = record.group_id
+        known = self._groups.get(group_id)
+        group = known
+        if not isinstance(group, self.kind):
+            if record.value is None:
+                return
+            group = self._groups[group_id] = self.kind(group_id)
+            group.offsets = group.offsets if known is None else known.offsets
+        group.replay(record.key, record.value)
+        if not group.has_records:
+            offsets = group.offsets
+            del self._groups[group_id]
+            if not offsets.is_empty:
+                self._groups[group_id] = Group(group_id, None)
+                self._groups[group_id].offsets = offsets
+
+    def unload(self, group: G, result: GroupResult[None]) -> None:
+        """End a group that another broker coordinates from now on."""
+        group.is_dead = True
+        self._updates.pop(group.group_id, None)
+        result.effects += (CheckMember(group, member_id) for member_id in group.members)
+
+    @abstractmethod
+    def start_timers(self, group: G, result: GroupResult[None]) -> None:
+        """Start the timers of all members: after loading, or when a change was taken back."""
+
+    # -- updates
+
+    def append(self, update: ModernGroupUpdate[G], result: GroupResult[None]) -> None:
+        """Append the changes of a group. A response without changes waits for those before it."""
+        records, group_id = update.changes.records, update.group.group_id
+        if records:
+            self._updates[group_id] = update
+            result.appends.append(CoordinatorAppend(tuple(records), update))
+            return
+        assert not update.then, "nothing begins without a change"
+        before = self._updates.get(group_id)
+        if before is not None:
+            before.replies.extend(update.replies)
+            return
+        for reply in update.replies:
+            result.reply(reply.respond, reply.response)
+
+    def settled(
+        self, update: ModernGroupUpdate[G], error: ErrorCode, now_ms: int, result: GroupResult[None]
+    ) -> None:
+        """Send the responses that depend on an update; if it is not in the log, take it back."""
+        group_id = update.group.group_id
+        if self._updates.get(group_id) is update:
+            del self._updates[group_id]
+        if error is ErrorCode.NONE:
+            for reply in update.replies:
+                result.reply(reply.respond, reply.response)
+            if not update.group.is_dead:
+                result.effects += update.then
+            return
+        if error not in _IN_THE_LOG:
+            self.take_back(update, now_ms, result)
+        code = update_write_error(error)
+        for reply in update.replies:
+            result.reply(reply.respond, reply.refused(code))
+
+    def take_back(
+        self, update: ModernGroupUpdate[G], now_ms: int, result: GroupResult[None]
+    ) -> None:
+        """Undo an update that is not in the log, unless the shard was unloaded meanwhile."""
+        group = update.group
+        if self._groups.get(group.group_id) is group:
+            update.changes.undo()
+            self.restore(group, update.replaced)
+            self.start_timers(group, result)
+
+    def restore(self, group: G, replaced: Group | None) -> None:
+        """Forget a group that a refused request, or a failed append, has created. The classic group
+        ``replaced``, whose id it had taken, is there again."""
+        if self._groups.get(group.group_id) is group and not group.has_records:
+            if replaced is not None:
+                self._groups[group.group_id] = replaced
+            elif group.is_forgettable:
+                del self._groups[group.group_id]
+
+    # -- members and groups that go
+
+    def expired(
+        self, group: G, member_id: str, reason: str, image: MetadataImage, now_ms: int
+    ) -> GroupResult[None]:
+        """Remove a member that has not sent in time what it must send."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        if group.is_dead or member_id not in group.members:
+            return result
+        event = f"{group.TYPE}_member_failed"
+        result.event(event, group=group.group_id, member=member_id, reason=reason)
+        group.last_eviction = Eviction(member_id, reason, now_ms)
+        changes = GroupChanges(group)
+        successor = self.remove(changes, [member_id], image, now_ms, result)
+        self.append(ModernGroupUpdate(group, changes, [], successor=successor), result)
+        return result
+
+    @abstractmethod
+    def remove(
+        self,
+        changes: GroupChanges[G],
+        member_ids: Collection[str],
+        image: MetadataImage,
+        now_ms: int,
+        result: GroupResult[None],
+    ) -> Group | None:
+        """Remove members. Return the classic group that takes the place of the group, if one does:
+        it has the other members."""
+
+    def make_classic(self, group: G, now_ms: int, result: GroupResult[None]) -> Group:
+        """Replace a group without members by a classic one, which keeps its offsets."""
+        new = self._groups[group.group_id] = Group(group.group_id, now_ms)
+        new.offsets = group.offsets
+        purpose = OffsetDeletion(group, None)
+        append: CoordinatorAppend[Any, Any] = CoordinatorAppend(
+            tuple(group.tombstones()), purpose, replicated=False
+        )
+        result.appends.append(append)
+        return new

@@ -1,0 +1,94 @@
+"""The keys of a group (config resource GROUP): each takes the place of a broker's key for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from minikafka.kernel.config import (
+    Config,
+    ConfigDef,
+    ConfigType,
+    InvalidConfiguration,
+    at_least,
+    one_of,
+    row_of,
+)
+
+_BY_DURATION: Final = re.compile(
+    r"by_duration:P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE
+)
+_int = row_of(ConfigType.INT)
+_string = row_of(ConfigType.STRING)
+
+
+def _reset_strategy(value: str) -> str | None:
+    if value in ("earliest", "latest") or _BY_DURATION.fullmatch(value):
+        return None
+    return "Value must be earliest, latest or by_duration:PnDTnHnMnS"
+
+
+# fmt: off
+GROUP_CONFIG: Final = ConfigDef.of((
+    _int("consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of the members of this consumer group.", at_least(1)),
+    _int("consumer.session.timeout.ms", 45000, "Session time-out of the members of this consumer group.", at_least(1)),
+    _string("share.auto.offset.reset", "latest", "Where a share-partition without a state starts: earliest, latest, or by_duration: and an ISO 8601 duration before the present.", _reset_strategy),
+    _int("share.heartbeat.interval.ms", 5000, "Heartbeat interval of the members of this share group.", at_least(1)),
+    _string("share.isolation.level", "read_uncommitted", "Whether this share group gets records of transactions that are not committed.", one_of("read_committed", "read_uncommitted")),
+    _int("share.record.lock.duration.ms", 30000, "How long this share group acquires records.", at_least(1000)),
+    _int("share.session.timeout.ms", 45000, "Session time-out of the members of this share group.", at_least(1)),
+    _int("streams.heartbeat.interval.ms", 5000, "Heartbeat interval of the members of this streams group.", at_least(1)),
+    _int("streams.initial.rebalance.delay.ms", 3000, "How long this streams group waits for more members after the first, when it is empty.", at_least(0)),
+    _int("streams.num.standby.replicas", 0, "Standby tasks for each task with state of this streams group.", at_least(0)),
+    _int("streams.session.timeout.ms", 45000, "Session time-out of the members of this streams group.", at_least(1)),
+))
+# fmt: on
+
+# The keys that a broker has only for one group each.
+_WITHOUT_BROKER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolation.level"})
+# The broker's key that is in force for groups without the key of their own.
+BROKER_KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {key: f"group.{key}" for key in GROUP_CONFIG.settings if key not in _WITHOUT_BROKER_KEY}
+)
+_RANGES: Final = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
+)
+
+
+def group_values(given: Mapping[str, str], broker: Config) -> dict[str, Any]:
+    """Return the values of a group with the settings ``given``; those of the broker for others.
+    Raises ConfigError."""
+    values = dict(GROUP_CONFIG.parse(given).values)
+    values.update((k, broker.values[b]) for k, b in BROKER_KEYS.items() if k not in given)
+    return values
+
+
+def check_group(given: Mapping[str, str], broker: Config) -> None:
+    """Check the settings of a group against the limits of the broker (Kafka's ``GroupConfig``).
+    Raises ConfigError."""
+    for name in given:
+        if name not in GROUP_CONFIG.settings:
+            raise InvalidConfiguration(f"Unknown group config name: {name}")
+    values = group_values(given, broker)
+    for key in _RANGES:
+        kind, _, name = key.partition(".")
+        low, high = f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
+        if values[key] < broker.values[low]:
+            raise InvalidConfiguration(f"{key} must be greater than or equal to {low}")
+        if values[key] > broker.values[high]:
+            raise InvalidConfiguration(f"{key} must be less than or equal to {high}")
+    standbys, most = "streams.num.standby.replicas", "group.streams.max.standby.replicas"
+    if values[standbys] > broker.values[most]:
+        raise InvalidConfiguration(f"{standbys} must be less than or equal to {most}")
+    for kind in ("consumer", "share", "streams"):
+        session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if values[session] <= values[beat]:
+            raise InvalidConfiguration(f"{session} must be greater than {beat}")

@@ -1,0 +1,147 @@
+"""The requests about one group to one broker, to compare its answers and records with another's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from itertools import combinations, groupby
+from typing import Any
+from uuid import UUID
+
+from minikafka.core.group.modern.metadata_hash import hash_of
+from minikafka.core.group.records import (
+    GroupRecord,
+    GroupStored,
+    ModernGroupRecord,
+    decode_record,
+    encode_record,
+)
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
+from minikafka.kernel.errors import ErrorCode
+from minikafka.network.channel import Channel
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from minikafka.protocol.messages.consumer_group_log import ConsumerGroupMetadataValue
+from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.messages.share_group_membership_log import ShareGroupMetadataValue
+from minikafka.protocol.records.record import decode_records
+from tests.support.cluster.kraft_broker import RACK
+
+TIMEOUT_MS = 20_000
+BROKER = 1  # the id of the only broker
+
+
+class GroupConversation:
+    """The requests of a test to one broker, and what it has answered: texts, in which topic ids
+    are replaced by names, and so are the ids of members that the broker has made."""
+
+    def __init__(self, channel: Channel, group: str, partitions: Mapping[str, int]) -> None:
+        self._channel = channel
+        self.group = group
+        self.partitions = partitions
+        self.ids: dict[str, UUID] = {}
+        self.hashes: dict[int, tuple[str, ...]] = {}
+        self.member_ids: dict[str, str] = {}
+        self.answers: list[tuple[str, str]] = []
+
+    async def begin(self) -> None:
+        """Create the topics, and wait until the coordinator is there."""
+        topics = [CreatableTopic(name, count, 1) for name, count in self.partitions.items()]
+        await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
+        wanted = [MetadataRequestTopic(name=name) for name in self.partitions]
+        while len(self.ids) < len(self.partitions):
+            response = await self.request(MetadataRequest(wanted), 12)
+            self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
+        self.hashes = _hashes(self.ids, self.partitions)
+        await self.request(FindCoordinatorRequest(self.group, 0), 3)  # makes the internal topic
+        for _ in range(200):
+            probe = await self.request(ConsumerGroupHeartbeatRequest(self.group, "m0", 1), 1)
+            if probe.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                return
+            await asyncio.sleep(0.1)
+
+    async def request(self, message: Any, version: int) -> Any:
+        return await self._channel.request(message, version, TIMEOUT_MS)
+
+    async def ask(self, label: str, message: Any, version: int) -> Any:
+        response = await self.request(message, version)
+        self._tidy(response)
+        self.answers.append((f"{self.group}: {label}", self._named(response)))
+        return response
+
+    def _named(self, value: Any) -> str:
+        text = repr(value)
+        for name, topic_id in self.ids.items():
+            text = text.replace(repr(topic_id), f"<{name}>")
+        for name, member_id in self.member_ids.items():
+            text = text.replace(member_id, f"<{name}>")
+        return text
+
+    def _tidy(self, value: Any) -> None:
+        """Sort rows of topics and members: Kafka's are in the order of a hash map. Leave out topics
+        without partitions."""
+        names = {topic_id: name for name, topic_id in self.ids.items()}
+        if isinstance(value, list):
+            # A share group's target of Kafka keeps topics without partitions.
+            value[:] = [each for each in value if getattr(each, "partitions", None) != []]
+            for each in value:
+                self._tidy(each)
+            if value and hasattr(value[0], "topic_id"):
+                value.sort(key=lambda row: names.get(row.topic_id, ""))
+            elif value and hasattr(value[0], "config_source"):
+                value.sort(key=lambda row: str(row.name))
+            elif value and hasattr(value[0], "member_id"):
+                value.sort(key=lambda row: self._named(row.member_id))
+        elif is_dataclass(value):
+            for each in fields(value):
+                self._tidy(getattr(value, each.name))
+
+    async def records(self, without: str | None = None) -> list[str]:
+        """Return the records of the groups but one, and check that we would write their bytes."""
+        name = "__consumer_offsets"
+        topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
+        response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
+        found: list[GroupRecord] = []
+        for record in decode_records(response.responses[0].partitions[0].records):
+            decoded = decode_record(record.key or b"", record.value)
+            if _is_compared(decoded):
+                assert decoded is not None
+                assert encode_record(decoded) == (record.key, record.value)
+                if decoded.group_id != without:
+                    found.append(decoded)
+        return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
+
+    def _text(self, record: GroupRecord) -> str:
+        assert isinstance(record, ModernGroupRecord | GroupStored)
+        self._tidy(record.value)
+        if isinstance(record.value, ConsumerGroupMetadataValue | ShareGroupMetadataValue):
+            topics = self.hashes[record.value.metadata_hash]
+            record.value.metadata_hash = 0
+            return f"{topics} {self._named(record)}"
+        if isinstance(record, GroupStored) and record.value is not None:
+            record.value.current_state_timestamp = 0
+        return self._named(record)
+
+
+def _hashes(ids: Mapping[str, UUID], partitions: Mapping[str, int]) -> dict[int, tuple[str, ...]]:
+    """Return the subscribed topics by the hash that a record of the group has of them."""
+    partition = PartitionMetadata(BROKER, 0, (BROKER,), (BROKER,), (), 0, 0)
+    topics = {name: dict.fromkeys(range(count), partition) for name, count in partitions.items()}
+    image = MetadataImage(topics=topics, topic_ids=ids, racks={BROKER: RACK})
+    names = (some for size in range(3) for some in combinations(sorted(ids), size))
+    return {hash_of(some, image): some for some in names}
+
+
+def _is_compared(record: GroupRecord | None) -> bool:
+    """Kafka 4 writes an empty generation 0 when a classic group is created."""
+    if isinstance(record, GroupStored):
+        return record.value is None or record.value.generation > 0
+    return isinstance(record, ModernGroupRecord)
+
+
+def _kind(record: GroupRecord) -> object:
+    """Records of one kind that follow each other are in the order of a hash map."""
+    return type(record.key) if isinstance(record, ModernGroupRecord) else None
