@@ -83,10 +83,10 @@ def feature_section() -> list[str]:
         "|---|---|---|---|---|",
     ]
     for row in FEATURES:
-        needs = f"`{row.protocol}` in `group.coordinator.rebalance.protocols`"
+        needed = "more than `classic`" if row.protocol is None else f"`{row.protocol}`"
+        needs = f"{needed} in `group.coordinator.rebalance.protocols`"
         levels = f"{row.levels.lowest} to {row.levels.highest}"
-        shown = "" if row.protocol is None else needs
-        lines.append(f"| `{row.name}` | {levels} | {row.kip} | {row.switches} | {shown} |")
+        lines.append(f"| `{row.name}` | {levels} | {row.kip} | {row.switches} | {needs} |")
     return [*lines, ""]
 
 

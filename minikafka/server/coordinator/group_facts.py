@@ -9,6 +9,7 @@ from typing import Any
 
 from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.description import CLASSIC
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import rows_of
@@ -78,8 +79,13 @@ def _facts(group: AnyGroup, limit: int) -> dict[str, Any]:
     return _modern_facts(group, limit)
 
 
+def _eviction(last: Eviction | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    return {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms}
+
+
 def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
-    last = group.last_eviction
     return {
         "group": group.group_id,
         "type": CLASSIC,
@@ -106,9 +112,7 @@ def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
         ],
         "pending_members": len(group.pending_members),
         "offsets": len(group.offsets),
-        "last_eviction": None
-        if last is None
-        else {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms},
+        "last_eviction": _eviction(group.last_eviction),
     }
 
 
@@ -122,6 +126,7 @@ def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
         "num_members": len(group.members),
         "members": [_member_facts(group, member_id) for member_id in islice(group.members, limit)],
         "offsets": len(group.offsets),
+        "last_eviction": _eviction(group.last_eviction),
     }
 
 
