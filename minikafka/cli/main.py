@@ -115,6 +115,10 @@ VERBS = {
         "minikafka.cli.groups.groups",
         "show consumer groups, reset or delete their offsets",
     ),
+    "streams-groups": (
+        "minikafka.cli.groups.streams_groups",
+        "show the groups of Kafka Streams and their tasks, delete groups",
+    ),
     "share-groups": (
         "minikafka.cli.groups.share_groups",
         "show share groups, reset or delete their offsets",

@@ -159,6 +159,7 @@ class InsideProcess(NamedTuple):
     def end(self) -> None:
         """End what the broker has left open, as the kernel does when a process ends. Its sessions
         expire at once."""
+        self.clock.end()
         self.network.abort_all()
         self.files.close_all()
         self.coordination.expire_all()

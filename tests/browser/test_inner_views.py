@@ -369,12 +369,19 @@ def test_quotas_show_their_use_and_muted_clients(site: PageSite, open_page: Open
     }
     connected = [{"client_id": "loader", "name": "librdkafka", "version": "2.3", "connections": 3}]
     connections = {"total": 3, "listeners": {"PLAINTEXT": 3}, "clients": connected}
+    value = {"name": "org_apache_kafka_producer_node_x", "labels": {"node_id": "1"}, "value": 0.25}
+    pushed = {
+        "client_id": "loader", "client_software_name": "librdkafka",
+        "client_software_version": "2.3", "pushed_ms": AT - 3000, "num_values": 1,
+        "values": [value],
+    }  # fmt: skip
     site.stream.first = [
         HELLO,
         state(
             ("throttle", "clients", clients),
             ("throttle", "replication", replication),
             ("connections", "", connections),
+            ("client_metrics", "c1", pushed),
         ),
     ]
     page = shown(site, open_page, "throttles")
@@ -386,6 +393,9 @@ def test_quotas_show_their_use_and_muted_clients(site: PageSite, open_page: Open
     expect(rows.nth(2)).to_contain_text("every other user")
     expect(page.get_by_role("region", name="Connections that a broker")).to_contain_text("2 s")
     expect(page.get_by_role("region", name="Connections by client")).to_contain_text("librdkafka")
+    metrics = page.get_by_role("region", name="Metrics that clients have pushed").locator("tbody")
+    for text in ("loader", "librdkafka 2.3", "producer node x", "node_id 1", "0.25", "3 s ago"):
+        expect(metrics).to_contain_text(text)
 
 
 @pytest.mark.mission("GLASS-44")

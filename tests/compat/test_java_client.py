@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 
 import pytest
 
+from minikafka.aio import Admin
+from minikafka.core.client.admin.transactions import TransactionDescription
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, java_command
 from tests.support.clients.places import Cluster
 from tests.support.cluster.kafka_tools import CLASSES, LIMIT_S, QUIET, TOOL_JVM
@@ -28,9 +31,23 @@ def run(tool: str, *arguments: str, version: str = NEWEST) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.mission("IN-96")
-def test_records_of_a_group_are_copied_in_transactions(cluster: Cluster, topic: str) -> None:
-    """Some transactions are aborted at random and repeated. What they wrote would be read first."""
+def epoch_of(cluster: Cluster, transactional_id: str) -> int:
+    async def describe() -> int:
+        async with Admin(cluster.bootstrap) as admin:
+            found = (await admin.describe_transactions([transactional_id]))[transactional_id]
+        assert isinstance(found, TransactionDescription)
+        return found.producer_epoch
+
+    return asyncio.run(describe())
+
+
+@pytest.mark.mission("IN-96", "TV2-9")
+@pytest.mark.parametrize("version", [NEWEST, KAFKA_4])
+def test_records_of_a_group_are_copied_in_transactions(
+    cluster: Cluster, topic: str, version: str
+) -> None:
+    """Some transactions are aborted at random and repeated. What they wrote would be read first.
+    Kafka 4 uses transactions of version 2: each has its own epoch."""
     at, copy = ("--bootstrap-server", cluster.bootstrap), f"{topic}-copy"
     events = run(
         *("verifiable-producer", *at, "--topic", topic, "--max-messages", str(COUNT)),
@@ -44,7 +61,9 @@ def test_records_of_a_group_are_copied_in_transactions(cluster: Cluster, topic: 
         *("--consumer-group", f"g-{topic}"),
         *("--transactional-id", f"tx-{topic}", "--transaction-size", "5"),
         *("--group-mode", "--use-group-metadata", "--enable-random-aborts"),
+        version=version,
     )
+    assert (epoch_of(cluster, f"tx-{topic}") >= COUNT // 5) is (version == KAFKA_4)
     copied = run(
         *("console-consumer", *at, "--topic", copy, "--group", f"g-{copy}", "--from-beginning"),
         *("--isolation-level", "read_committed", "--max-messages", str(COUNT)),

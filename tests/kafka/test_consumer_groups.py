@@ -326,6 +326,8 @@ async def a_downgrade(talk: Conversation) -> None:
     await talk.sync("assigns", "c1", 7, assigns=True)
     await talk.live("is stable", "c1", 7)
     await talk.ask("is described", DescribeGroupsRequest(["up"]), 6)
+    await talk.join("leads again", "c1", owned=(0, 1))
+    await talk.ask("is described while it syncs", DescribeGroupsRequest(["up"]), 6)
     await talk.leave("leaves", MemberIdentity(talk.member_ids["c1"]))
 
 

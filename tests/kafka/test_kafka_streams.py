@@ -16,6 +16,7 @@ from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka, class_path, java_command
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.kraft_broker import KAFKA_4
+from tests.support.cluster.real_cluster import run_verb
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -40,6 +41,39 @@ def cluster() -> Iterator[InsideCluster]:
         for created in admin.create_topics(topics).values():
             created.result(30)
         yield running
+
+
+COMMANDS = (
+    "list",
+    "list --state",
+    "list --state Stable,Empty",
+    "describe --group word-count",
+    "describe --group word-count --verbose",
+    "describe --group word-count --members",
+    "describe --group word-count --members --verbose",
+    "describe --group word-count --state",
+    "describe --group word-count --state --verbose",
+)
+
+
+def ours(cluster: InsideCluster, command: str) -> list[str]:
+    """Return the lines that our verb prints."""
+    done = run_verb("streams-groups", *command.split(), "--bootstrap-server", cluster.bootstrap)
+    return _lines(done.stdout)
+
+
+def theirs(cluster: InsideCluster) -> list[list[str]]:
+    """Return the lines that kafka-streams-groups prints for each of ``COMMANDS``."""
+    words = [f"--bootstrap-server {cluster.bootstrap} --{command}" for command in COMMANDS]
+    command = java_command(KAFKA_4, str(PROGRAM.with_name("StreamsGroupTool.java")), *words)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S)
+    return [_lines(text.partition("\n")[2]) for text in done.stdout.split("$ ")[1:]]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the title and the sorted rows: Kafka's are in the order of a hash map."""
+    title, *rows = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return [title, *sorted(rows)]
 
 
 class Application:
@@ -122,7 +156,12 @@ def test_kafka_streams_counts_exactly_once_though_an_instance_is_killed(
             return newest == dict(lines.counts)
 
         until(has_all, "the counts are exact", LIMIT_S)
+        for command, official in zip(COMMANDS, theirs(cluster), strict=True):
+            assert ours(cluster, command) == official
         survivor.close()
+        assert ours(cluster, "delete --group word-count") == [
+            "Deletion of requested streams groups ('word-count') was successful."
+        ]
         assert has_all(), "no count follows"
     finally:
         results.close()

@@ -6,17 +6,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Any
 
 import pytest
 
+from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.records import (
     GroupRecord,
     ModernGroupRecord,
     decode_record,
     encode_record,
 )
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -64,7 +66,7 @@ from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.kraft_broker import kraft_broker
+from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -113,6 +115,7 @@ def ours() -> Iterator[str]:
     settings = {
         "offsets.topic.num.partitions": 1,
         "group.initial.rebalance.delay.ms": 0,
+        "broker.rack": RACK,
         "group.streams.initial.rebalance.delay.ms": 0,
         "group.streams.num.standby.replicas": 1,
     }
@@ -131,6 +134,7 @@ class Conversation:
         self._channel = channel
         self.group = "group"
         self.answers: list[tuple[str, str]] = []
+        self._hashes: dict[int, tuple[str, ...]] = {}
 
     async def begin(self) -> None:
         """Create the topics, and wait until the coordinator is there."""
@@ -219,20 +223,38 @@ class Conversation:
             if isinstance(decoded, ModernGroupRecord):
                 assert encode_record(decoded) == (record.key, record.value)
                 found.append(decoded)
-        return [text for _, some in groupby(found, _kind) for text in sorted(map(_text, some))]
+        self._hashes = await self._hashes_of(*PARTITIONS, *INTERNAL)
+        texts = (sorted(map(self._text, some)) for _, some in groupby(found, _kind))
+        return [text for some in texts for text in some]
+
+    def _text(self, record: GroupRecord) -> str:
+        """Return a record with the topics that its hash is of, whose ids differ."""
+        assert isinstance(record, ModernGroupRecord)
+        if isinstance(record.value, StreamsGroupMetadataValue):
+            topics = self._hashes[record.value.metadata_hash]
+            record.value.metadata_hash = 0
+            return f"{topics} {record!r}"
+        return repr(record)
+
+    async def _hashes_of(self, *names: str) -> dict[int, tuple[str, ...]]:
+        """Return the sets of topics by the hash that a group has of them."""
+        wanted = [MetadataRequestTopic(name=name) for name in names]
+        response = await self.request(MetadataRequest(wanted), 12)
+        state = PartitionMetadata(1, 0, (1,), (1,), (), 0, 0)
+        found = {t.name: (t.topic_id, range(len(t.partitions))) for t in response.topics}
+        image = MetadataImage(
+            topics={name: dict.fromkeys(numbers, state) for name, (_, numbers) in found.items()},
+            topic_ids={name: topic_id for name, (topic_id, _) in found.items()},
+            racks={1: RACK},
+        )
+        subsets = (some for size in range(len(names) + 1) for some in combinations(names, size))
+        return {hash_of(some, image): some for some in subsets}
 
 
 def _kind(record: GroupRecord) -> object:
     """Records of one kind that follow each other are in the order of a hash map."""
     assert isinstance(record, ModernGroupRecord)
     return type(record.key)
-
-
-def _text(record: GroupRecord) -> str:
-    assert isinstance(record, ModernGroupRecord)
-    if isinstance(record.value, StreamsGroupMetadataValue):
-        record.value.metadata_hash = min(1, abs(record.value.metadata_hash))
-    return repr(record)
 
 
 def _tidy(value: Any) -> None:

@@ -11,13 +11,22 @@ import pytest
 from minikafka.client import Admin
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.features import GROUP_VERSION, FeatureUpdate, Levels, UpgradeType
+from minikafka.kernel.features import (
+    GROUP_VERSION,
+    FeatureUpdate,
+    Levels,
+    UpgradeType,
+    supported_features,
+)
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator.cluster import SimCluster
 
 CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
-ON = FeatureUpdate(GROUP_VERSION, 1, UpgradeType.UPGRADE)
-OFF = FeatureUpdate(GROUP_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
+SUPPORTED = supported_features(("classic", "consumer", "streams"))
+NEWEST = {name: levels.highest for name, levels in SUPPORTED.items()}
+DONE: Mapping[str, KafkaError | None] = dict.fromkeys(SUPPORTED)
+ON = [FeatureUpdate(name, level, UpgradeType.UPGRADE) for name, level in NEWEST.items()]
+OFF = [FeatureUpdate(name, 0, UpgradeType.SAFE_DOWNGRADE) for name in SUPPORTED]
 
 
 def znode(cluster: SimCluster, path: str) -> Any:
@@ -44,8 +53,8 @@ def test_a_feature_counts_while_all_brokers_support_it() -> None:
         await until_levels(cluster, at_1=1, at_2=1)
         async with Admin(cluster.client_host.world, cluster.client_config) as admin:
             found = await admin.describe_features()
-            assert found.supported == {GROUP_VERSION: Levels(0, 1)}
-            assert (found.finalized, found.epoch) == ({GROUP_VERSION: 1}, 0)
+            assert found.supported == SUPPORTED
+            assert (found.finalized, found.epoch) == (NEWEST, 0)
 
             cluster.own[3] = CLASSIC
             cluster.start(3)
@@ -55,20 +64,20 @@ def test_a_feature_counts_while_all_brokers_support_it() -> None:
                 str(end)
             )
 
-            assert await admin.update_features([OFF]) == {GROUP_VERSION: None}
+            assert await admin.update_features(OFF) == DONE
             await cluster.bring_up(3)
             await until_levels(cluster, at_1=0, at_2=0, at_3=0)
             assert znode(cluster, paths.broker_id(3))["features"] == {}
-            refused = (await admin.update_features([ON]))[GROUP_VERSION]
+            refused = (await admin.update_features(ON))[GROUP_VERSION]
             assert isinstance(refused, KafkaError)
             assert "brokers were found to have incompatible versions" in str(refused)
 
             del cluster.own[3]
             await cluster.stop(3)
             await cluster.bring_up(3)
-            assert await admin.update_features([ON], validate_only=True) == {GROUP_VERSION: None}
+            assert await admin.update_features(ON, validate_only=True) == DONE
             assert set(levels(cluster).values()) == {0}
-            assert await admin.update_features([ON]) == {GROUP_VERSION: None}
+            assert await admin.update_features(ON) == DONE
             await until_levels(cluster, at_1=1, at_2=1, at_3=1)
 
     SimCluster(5, (1, 2, 3)).run(play)
@@ -77,7 +86,7 @@ def test_a_feature_counts_while_all_brokers_support_it() -> None:
 @pytest.mark.mission("MIX-5")
 @pytest.mark.parametrize(
     ("settings", "supported"),
-    [(CLASSIC, {}), ({"inter.broker.protocol.version": "3.8"}, {GROUP_VERSION: Levels(0, 1)})],
+    [(CLASSIC, {}), ({"inter.broker.protocol.version": "3.8"}, SUPPORTED)],
 )
 def test_no_feature_is_in_force_where_brokers_of_kafka_may_come(
     settings: Mapping[str, str], supported: Mapping[str, Levels]

@@ -62,3 +62,35 @@ def test_five_in_flight_are_appended_in_order_in_every_transaction(seed: int) ->
     appended = SimCluster(seed, (1, 2), pipe.SETTINGS).run(scenario)
     assert failed == {}
     assert appended == [str(number) for number in range(ROUNDS * IN_FLIGHT)]
+
+
+@pytest.mark.mission("TV2-7")
+def test_transactions_of_version_2_follow_each_other_without_a_pause() -> None:
+    """The leader adds the partition when the transaction before is completed."""
+
+    async def scenario(cluster: SimCluster) -> list[str]:
+        leader = await pipe.ready(cluster)
+        other = next(b for b in cluster.broker_ids if b != leader)
+        name = pipe.coordinated(cluster, TRANSACTION_STATE_TOPIC, "tx", other)
+        produces = await pipe.connected(cluster, leader)
+        controls = await pipe.connected(cluster, other)
+        await pipe.create(produces, WHERE.topic, [(leader, other)])
+        found = await controls.request(pipe.init(name), 4, pipe.TIMEOUT_MS)
+        for round_ in range(ROUNDS):
+            producer = found.producer_id, found.producer_epoch
+            assert producer[1] == round_
+            batches = [
+                pipe.records(str(round_ * IN_FLIGHT + n), producer, n, transactional=True)
+                for n in range(IN_FLIGHT)
+            ]
+            requests = [pipe.produce((WHERE, batch), transactional_id=name) for batch in batches]
+            rng = random.Random(round_)
+            responses = await pipe.send(produces, [(request, 12) for request in requests], rng)
+            errors = [r.responses[0].partition_responses[0].error_code for r in responses]
+            assert errors == [0] * IN_FLIGHT
+            found = await controls.request(pipe.end(name, producer, True), 5, pipe.TIMEOUT_MS)
+            assert found.error_code == 0
+        return pipe.values(pipe.held(cluster, leader, WHERE))
+
+    appended = SimCluster(1, (1, 2), pipe.SETTINGS).run(scenario)
+    assert appended == [str(number) for number in range(ROUNDS * IN_FLIGHT)]

@@ -154,8 +154,7 @@ def value_of(text: str) -> Any:
 async def last_evictions(admin: Admin, groups: Sequence[GroupDescription]) -> dict[str, str]:
     """Return the last eviction of each group, from the debug listener of its coordinator.
 
-    ``(unknown)`` stands for a coordinator that has no debug listener or runs on another machine,
-    and for consumer groups: coordinators remember the evictions of classic groups only.
+    ``(unknown)`` stands for a coordinator that has no debug listener or runs on another machine.
     """
     found = {group.group_id: "(unknown)" for group in groups}
     for group in groups:
@@ -180,6 +179,7 @@ STATES = (
     "CompletingRebalance",
     "Assigning",
     "Reconciling",
+    "NotReady",
     "Stable",
     "Dead",
 )

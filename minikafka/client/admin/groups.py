@@ -9,6 +9,10 @@ from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
 from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
 from minikafka.core.client.admin import groups as calls
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.streams_groups import (
+    StreamsGroupDescription,
+    describe_streams_groups,
+)
 from minikafka.core.client.calls import CoordinatorCall
 from minikafka.core.client.consumer.group_calls import (
     PartitionErrors,
@@ -72,6 +76,28 @@ class GroupAdmin:
                         raise
                 call = calls.describe_group(group_id, node)
                 return await self.session.call(broker_id, call, deadline_ms)
+
+            return await self.session.retrying(attempt, deadline_ms)
+
+        return await outcomes_of(describe, group_ids)
+
+    async def describe_streams_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, StreamsGroupDescription | KafkaError]:
+        """Return the description of each streams group (KIP-1071), or its KafkaError. A group of
+        another type is not found."""
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+
+        async def describe(group_id: str) -> StreamsGroupDescription:
+            async def attempt() -> StreamsGroupDescription:
+                key = group_key(group_id)
+                broker_id = await look_up_coordinator(self.session, key, deadline_ms)
+                node = self.session.metadata.view.nodes[broker_id]
+                call = describe_streams_groups([group_id], node)
+                outcome = (await self.session.call(broker_id, call, deadline_ms))[group_id]
+                if isinstance(outcome, KafkaError):
+                    raise outcome
+                return outcome
 
             return await self.session.retrying(attempt, deadline_ms)
 

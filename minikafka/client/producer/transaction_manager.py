@@ -173,18 +173,17 @@ class TransactionManager:
 
         The latter fails if another producer has taken the transactional id.
         """
-        features = describe_features()
-        deadline_ms = self._session.deadline_ms()
-        self.version_2 = uses_version_2(
-            await self._session.call_any_retrying(features, deadline_ms)
-        )
         sequences, connections = self._sequences, self._session.connections
         key = CoordinatorKey(CoordinatorType.TRANSACTION, self.transactional_id)
         node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
         await connections.connect(node_id)
-        last = connections.versions(node_id).get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1]
+        served = connections.versions(node_id)
+        features = await self._session.call_any_retrying(
+            describe_features(), self._session.deadline_ms()
+        )
+        self.version_2 = uses_version_2(features, served)
         current = NO_PRODUCER
-        if last >= EPOCH_BUMP_VERSION:
+        if served.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= EPOCH_BUMP_VERSION:
             current = ProducerIdAndEpoch(sequences.producer_id, sequences.epoch)
         producer = await self._call(
             init_producer_id(self.transactional_id, self._timeout_ms, current)

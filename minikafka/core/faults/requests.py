@@ -79,8 +79,9 @@ def _follower(request: Any) -> int:
 
 
 def _verifies(request: Any) -> bool:
-    """Whether a partition leader asks the coordinator about its transactions (KIP-890)."""
-    return any(each.verify_only for each in getattr(request, "transactions", ()))
+    """Whether a partition leader sends its partitions of transactions to their coordinator
+    (KIP-890)."""
+    return bool(getattr(request, "transactions", ()))
 
 
 def places(api_key: ApiKey, version: int) -> Places:

@@ -99,7 +99,8 @@ def described(group_id: str, group: AnyGroup | None) -> DescribedGroup:
     """Return the DescribeGroups row of a group. An unknown group has the state Dead, and so has
     one whose members the coordinator assigns.
 
-    Only the rows of a stable group contain the members' metadata and assignments.
+    Only the row of a stable group contains the members' metadata. While a group rebalances, the
+    assignments are those before it, as in Kafka 4; Kafka 3.9 leaves them out.
     """
     if not isinstance(group, Group):
         problem = None if group is None else f"Group {group_id} is not a classic group."
@@ -122,7 +123,7 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
         member.client_id,
         member.client_host,
         b"" if protocol is None else member.metadata(protocol),
-        b"" if protocol is None else member.assignment,
+        member.assignment,
     )
 
 

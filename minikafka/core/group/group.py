@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from minikafka.core.group.consumer.config import ConsumerGroupConfig
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import GroupRecord, GroupStored
 from minikafka.core.group.share.config import ShareGroupConfig
@@ -141,15 +142,6 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = MappingProxy
         GroupState.DEAD: frozenset(GroupState),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """The most recent removal of a member by the coordinator, shown to operators."""
-
-    member_id: str
-    reason: str
-    at_ms: int
 
 
 class Group:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.core.group.group import Eviction, Group, GroupConfig, GroupState
+from minikafka.core.group.eviction import Eviction
+from minikafka.core.group.group import Group, GroupConfig, GroupState
 from minikafka.core.group.rebalance import (
     remove_and_rebalance,
     remove_pending,

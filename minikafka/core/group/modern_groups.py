@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Final, Generic
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.records import ModernGroupKey, ModernGroupRecord
@@ -139,6 +140,7 @@ class ModernGroups(ABC, Generic[G]):
             return result
         event = f"{group.TYPE}_member_failed"
         result.event(event, group=group.group_id, member=member_id, reason=reason)
+        group.last_eviction = Eviction(member_id, reason, now_ms)
         changes = GroupChanges(group)
         successor = self.remove(changes, [member_id], image, now_ms, result)
         self.append(ModernGroupUpdate(group, changes, [], successor=successor), result)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minikafka.core.coordinator_shard import CoordinatorAppend
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import (
     ClassicGroupMember,
-    Eviction,
     Group,
     GroupConfig,
     GroupState,

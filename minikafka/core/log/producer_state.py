@@ -201,17 +201,8 @@ class ProducerStates:
                 )
         if epoch < entry.producer_epoch:
             raise _old_epoch(entry, epoch)
-        if (
-            ended is not None
-            and transaction_version >= VERSION_WITH_EPOCHS
-            and epoch == entry.producer_epoch
-            and entry.current_txn_first_offset >= 0
-        ):
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a marker for producer {entry.producer_id} has the epoch {epoch} of the open "
-                "transaction, not the next one",
-            )
+        if ended is not None and transaction_version >= VERSION_WITH_EPOCHS:
+            _check_next_epoch(entry, epoch)
         if entry.current_txn_first_offset >= 0 and not batch.attributes & (
             TRANSACTIONAL_FLAG | CONTROL_FLAG
         ):
@@ -379,6 +370,17 @@ def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
     record = control_record(batch)
     marker = None if record is None else decode_end_txn_marker(record)
     return None if record is None or marker is None else (record, marker)
+
+
+def _check_next_epoch(entry: ProducerEntry, epoch: int) -> None:
+    """Refuse a marker in the epoch of the open transaction: it ended the one before, in which it
+    was the next epoch."""
+    if epoch == entry.producer_epoch and entry.current_txn_first_offset >= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"a marker for producer {entry.producer_id} has the epoch {epoch} of the open "
+            "transaction, not the next one",
+        )
 
 
 def _old_epoch(entry: ProducerEntry, epoch: int) -> KafkaError:

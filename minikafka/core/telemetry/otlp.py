@@ -13,20 +13,23 @@ others, histograms among them. The messages, with the numbers of the fields that
 ======================  ==========================================================================
 
 The base package has no protobuf library, and such a library has no bound in work: a push of a
-megabyte may hold half a million empty messages.
+megabyte may hold half a million empty messages. Here a push is read up to ``MAX_FIELDS`` and
+``MAX_POINTS``, in steps of some fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from enum import Enum, auto
+from itertools import islice
 from struct import unpack
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
-MAX_FIELDS: Final = 50_000
+MAX_FIELDS: Final = 20_000
 MAX_POINTS: Final = 500
+MAX_POINT_BYTES: Final = 4_096  # of one value with its attributes, and of one attribute
 MAX_ATTRIBUTES: Final = 20
 MAX_TEXT: Final = 200  # characters
 
@@ -53,31 +56,37 @@ class Point(NamedTuple):
 
 
 class Points(NamedTuple):
-    """The first ``MAX_POINTS`` values of a push, and how many there are beyond these."""
+    """The values of a push. It is not ``whole`` if it has more of them, or more fields, than are
+    read."""
 
     points: list[Point]
-    dropped: int
+    whole: bool
 
 
 def decode_metrics(data: bytes) -> Generator[None, None, Points]:
-    """Return the points of a ``MetricsData``; yields after each metric. Raises KafkaError:
-    INVALID_RECORD if it is malformed, or has more than ``MAX_FIELDS`` fields."""
+    """Return the points of a ``MetricsData``; yields after some fields. Raises KafkaError:
+    INVALID_RECORD if it is malformed."""
+    points: list[Point] = []
     try:
-        points: list[Point] = []
-        dropped = 0
         for point in _Decoder().points(memoryview(data)):
-            if point is not None and len(points) < MAX_POINTS:
+            if point is not None:
+                if len(points) == MAX_POINTS:
+                    return Points(points, whole=False)
                 points.append(point)
-            elif point is not None:
-                dropped += 1
             yield
+    except _Exhausted:
+        return Points(points, whole=False)
     except _Malformed as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"Malformed metrics: {error}") from None
-    return Points(points, dropped)
+    return Points(points, whole=True)
 
 
 class _Malformed(ValueError):
     pass
+
+
+class _Exhausted(Exception):
+    """More than ``MAX_FIELDS`` have been read."""
 
 
 class _Decoder:
@@ -87,26 +96,27 @@ class _Decoder:
         self._fields_left = MAX_FIELDS
 
     def points(self, data: memoryview) -> Iterator[Point | None]:
-        """Yield each point, and None for a metric without one."""
+        """Yield each point, and None after what is none."""
         for number, resource_metrics in self._messages(data):
-            if number != 1:
-                continue
+            yield None
             labels: Labels = ()
             scopes = []  # the resource may be behind them
-            for part, content in self._messages(resource_metrics):
+            for part, content in self._messages(resource_metrics) if number == 1 else ():
+                yield None
                 if part == 1:
-                    labels = self._labels(content, 1)
+                    labels = self._labels(content)
                 elif part == 2:
                     scopes.append(content)
             for scope in scopes:
                 for part, metric in self._messages(scope):
+                    yield None
                     if part == 2:
-                        yield None
                         yield from self._metric(metric, labels)
 
-    def _metric(self, data: memoryview, labels: Labels) -> Iterator[Point]:
+    def _metric(self, data: memoryview, labels: Labels) -> Iterator[Point | None]:
         name, parts = "", []
         for number, content in self._messages(data):
+            yield None
             if number == 1:
                 name = _text(content)
             elif number in (5, 7):
@@ -115,6 +125,7 @@ class _Decoder:
             kind = PointKind.GAUGE
             points, temporality, monotonic = [], 0, 0
             for part, value in self._fields(content):
+                yield None
                 if part == 1 and isinstance(value, memoryview):
                     points.append(value)
                 elif part == 2 and isinstance(value, int):
@@ -126,7 +137,7 @@ class _Decoder:
             elif number == 7 and monotonic:
                 kind = PointKind.TOTAL
             for point in points:
-                yield self._point(point, name, labels, kind)
+                yield self._point(_bounded(point), name, labels, kind)
 
     def _point(self, data: memoryview, name: str, labels: Labels, kind: PointKind) -> Point:
         value, own = 0.0, []
@@ -135,13 +146,14 @@ class _Decoder:
                 value = _double(content)
             elif number == 6:
                 value = _integer(content)
-            elif number == 7 and isinstance(content, memoryview):
+            elif number == 7 and isinstance(content, memoryview) and len(own) < MAX_ATTRIBUTES:
                 own.append(self._label(content))
-        return Point(name, (*labels, *own[:MAX_ATTRIBUTES]), kind, value)
+        return Point(name, (*labels, *own), kind, value)
 
-    def _labels(self, data: memoryview, attributes: int) -> Labels:
-        found = [self._label(each) for part, each in self._messages(data) if part == attributes]
-        return tuple(found[:MAX_ATTRIBUTES])
+    def _labels(self, data: memoryview) -> Labels:
+        """Return the first attributes of a resource."""
+        found = (self._label(_bounded(each)) for part, each in self._messages(data) if part == 1)
+        return tuple(islice(found, MAX_ATTRIBUTES))
 
     def _label(self, data: memoryview) -> tuple[str, str]:
         key = value = ""
@@ -177,7 +189,7 @@ class _Decoder:
         while position < end:
             self._fields_left -= 1
             if self._fields_left < 0:
-                raise _Malformed(f"more than {MAX_FIELDS} fields")
+                raise _Exhausted
             tag, position = _varint(data, position)
             wire_type = tag & 7
             if wire_type == _VARINT:
@@ -208,6 +220,12 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & (1 << 64) - 1, position
     raise _Malformed("a number has more than 64 bits")
+
+
+def _bounded(data: memoryview) -> memoryview:
+    if len(data) > MAX_POINT_BYTES:
+        raise _Malformed(f"a value or an attribute of more than {MAX_POINT_BYTES} bytes")
+    return data
 
 
 def _double(value: _Value) -> float:

@@ -66,10 +66,10 @@ class ReceivedMetrics:
         points: list[Point],
         now_ms: int,
         deadline_ms: int,
-    ) -> int:
+    ) -> bool:
         """Set the values of a push, and add its deltas to their counters. A push replaces the one
         before it: gauges that it does not have are forgotten; counters stay, since a client does
-        not push a delta of 0. Returns how many points were dropped beyond ``OF_CLIENT`` series.
+        not push a delta of 0. Returns False if points are dropped beyond ``OF_CLIENT`` series.
 
         ``identity`` are the labels of the client, ``deadline_ms`` is when its values are
         forgotten."""
@@ -80,12 +80,12 @@ class ReceivedMetrics:
         client.identity = identity
         client.pushed_ms, client.deadline_ms = now_ms, deadline_ms
         client.values = {s: v for s, v in client.values.items() if v.is_counter}
-        dropped = sum(not _take(client, point) for point in points)
+        taken = [_take(client, point) for point in points]
         self._clients[client_instance_id] = client
         self._num_series += len(client.values)
         while self._num_series > MAX_SERIES:
             self._forget(next(iter(self._clients)))
-        return dropped
+        return all(taken)
 
     def clients(self, now_ms: int) -> _Clients:
         """Return the clients whose time is not over, and forget the others."""

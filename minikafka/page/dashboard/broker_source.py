@@ -25,7 +25,9 @@ LOOK_EVERY_MS: Final = 250  # while the broker logs events
 # is an event: by this, or by ``REST_MS`` while only the kinds AT_REST change.
 NO_EVENT_MS: Final = 250
 REST_MS: Final = 750
-AT_REST: Final = frozenset({"purgatory", "session", "request", "requests", "connections"})
+AT_REST: Final = frozenset(
+    {"purgatory", "session", "request", "requests", "connections", "client_metrics"}
+)
 TIMEOUT_MS: Final = 2_000
 LOST_AFTER_MS: Final = 2_000  # without a response
 RETRY_AFTER_MS: Final = 500

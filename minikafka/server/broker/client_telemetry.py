@@ -6,8 +6,9 @@ metrics, and to the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -75,7 +76,7 @@ class ClientTelemetry:
         self._unknown = metrics.counter(f"{_OF_KAFKA}:unknown-subscription-request-count")
         self._throttled = metrics.counter(f"{_OWN},name=ThrottledRequestsPerSec")
         self._pushes = metrics.counter(f"{_OWN},name=PushesPerSec")
-        self._dropped = metrics.counter(f"{_OWN},name=DroppedValuesPerSec")
+        self._truncated = metrics.counter(f"{_OWN},name=TruncatedPushesPerSec")
         metrics.family(partial(self._samples, counters=False))
         metrics.family(partial(self._samples, counters=True), MetricKind.COUNTER)
 
@@ -137,19 +138,19 @@ class ClientTelemetry:
             return
         try:
             plain = _decompressed(Compression(push.compression_type), metrics)
-            points, dropped = await run_in_slices(decode_metrics(plain))
+            points, whole = await run_in_slices(decode_metrics(plain))
         except KafkaError as error:
             instance.last_error = error.code
             raise
         self._pushes.mark()
-        dropped += self._received.receive(
+        fits = self._received.receive(
             push.client_instance_id,
             {name: known[name] for name in _IDENTITY if name in known},
             points,
             self._clock.monotonic_ms(),
             instance.deadline_ms,
         )
-        self._dropped.mark(dropped)
+        self._truncated.mark(not (whole and fits))
 
     def _instance(
         self, client_instance_id: UUID, origin: Origin, attributes: Attributes
@@ -170,21 +171,21 @@ class ClientTelemetry:
             tags = "".join(f",{key}={tag_value(text)}" for key, text in series.labels)
             yield f"{PUSHED}:type=Pushed,name={series.name}{tags}", value
 
-    def facts(self, at_most: int) -> Sequence[Mapping[str, Any]]:
-        """Return the clients that have pushed last, at most so many, with their values."""
-        now_ms = self._clock.monotonic_ms()
-        clients = list(self._received.clients(now_ms).values())[-at_most:]
-        return [
-            {
+    def facts(self, at_most: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the clients that have pushed last, at most so many, with as many of their values.
+        Times are those of the monotonic clock."""
+        clients = list(self._received.clients(self._clock.monotonic_ms()).values())
+        for client in reversed(clients[-at_most:]):
+            values = islice(client.values.items(), at_most)
+            yield {
                 **client.identity,
-                "age_ms": now_ms - client.pushed_ms,
+                "pushed_ms": client.pushed_ms,
+                "num_values": len(client.values),
                 "values": [
                     {"name": series.name, "labels": dict(series.labels), "value": value.value}
-                    for series, value in client.values.items()
+                    for series, value in values
                 ],
             }
-            for client in reversed(clients)
-        ]
 
 
 def _with_id(client_instance_id: UUID, attributes: Attributes) -> Attributes:

@@ -9,10 +9,13 @@ from typing import Any
 
 from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.description import CLASSIC
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import rows_of
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.member import NOT_JOINED as SHARE_NOT_JOINED
 from minikafka.core.group.streams.reconciliation import CurrentTasks
 from minikafka.core.group.streams.tasks import task_rows
 from minikafka.kernel.cluster import topic_id_text
@@ -76,8 +79,13 @@ def _facts(group: AnyGroup, limit: int) -> dict[str, Any]:
     return _modern_facts(group, limit)
 
 
+def _eviction(last: Eviction | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    return {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms}
+
+
 def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
-    last = group.last_eviction
     return {
         "group": group.group_id,
         "type": CLASSIC,
@@ -104,9 +112,7 @@ def _classic_facts(group: Group, limit: int) -> dict[str, Any]:
         ],
         "pending_members": len(group.pending_members),
         "offsets": len(group.offsets),
-        "last_eviction": None
-        if last is None
-        else {"member": last.member_id, "reason": last.reason, "at_ms": last.at_ms},
+        "last_eviction": _eviction(group.last_eviction),
     }
 
 
@@ -120,12 +126,15 @@ def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
         "num_members": len(group.members),
         "members": [_member_facts(group, member_id) for member_id in islice(group.members, limit)],
         "offsets": len(group.offsets),
+        "last_eviction": _eviction(group.last_eviction),
     }
 
 
 def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
     """The details of a member; ``assigned`` are partitions by topic id, in a streams group active
     tasks by subtopology."""
+    if isinstance(group, ShareGroup):
+        return _share_member_facts(group, member_id)
     metadata, current = group.members[member_id], group.current.get(member_id)
     facts = {
         "member": member_id,
@@ -147,4 +156,15 @@ def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
         "state": current.state.name,
         "assigned": assigned,
         "revokes": revokes,
+    }
+
+
+def _share_member_facts(group: ShareGroup, member_id: str) -> dict[str, Any]:
+    metadata, current = group.members[member_id], group.current.get(member_id, SHARE_NOT_JOINED)
+    return {
+        "member": member_id,
+        "client": metadata.client_id,
+        "host": metadata.client_host,
+        "epoch": current.member_epoch,
+        "assigned": {topic_id_text(name): rows for name, rows in rows_of(current.assigned)},
     }

@@ -434,6 +434,7 @@ class BrokerNode:
             servers=lambda: self._servers,
             client_quotas=self._client_quotas,
             throttles=parts.replicas.throttles,
+            telemetry=parts.telemetry,
             logs=self._logs,
         )
 

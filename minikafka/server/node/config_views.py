@@ -46,6 +46,7 @@ from minikafka.server.broker.node_to_controller import NodeToControllerConfig
 from minikafka.server.broker.replication.isr import IsrConfig
 from minikafka.server.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.server.broker.replication.replica_manager import ReplicaManagerConfig
+from minikafka.server.broker.replication.transaction_verification import AdditionRetry
 from minikafka.server.controller.config import ControllerConfig
 from minikafka.server.coordinator.config import (
     GroupCoordinatorConfig,
@@ -331,6 +332,13 @@ def _assignors(config: Config) -> tuple[str, ...]:
     if not names:
         raise ConfigError(f"{key} names no assignor")
     return tuple(names)
+
+
+def addition_retry(config: Config, request_timeout_ms: int) -> AdditionRetry:
+    return AdditionRetry(
+        config.integer("add.partitions.to.txn.retry.backoff.ms"),
+        min(config.integer("add.partitions.to.txn.retry.backoff.max.ms"), request_timeout_ms),
+    )
 
 
 def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:

@@ -32,7 +32,6 @@ from minikafka.server.broker.producer_ids import AllocateBlock, ProducerIds
 from minikafka.server.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.transaction_verification import (
-    AdditionRetry,
     TransactionVerification,
     VerificationItem,
     can_verify,
@@ -179,15 +178,10 @@ class TransactionParts:
         replicas: ReplicaManager,
         cache: MetadataCache,
         lookup: CoordinatorLookup,
-        groups: GroupCoordinator,
         allocate_producer_ids: AllocateBlock,
         features: FinalizedFeatures,
         metrics: Metrics,
     ) -> None:
-        self._world = world
-        self._replicas = replicas
-        self._cache = cache
-        self._groups = groups
         events = event_log("transaction-coordinator", broker=broker_id)
         self.markers: BrokerSenders[MarkerItem] = BrokerSenders(
             world.network,
@@ -230,13 +224,7 @@ class TransactionParts:
             replicas.hosted,
             partial(lookup.broker, CoordinatorType.TRANSACTION),
             self._verification_senders.put,
-            AdditionRetry(
-                dynamic.current.integer("add.partitions.to.txn.retry.backoff.ms"),
-                min(
-                    dynamic.current.integer("add.partitions.to.txn.retry.backoff.max.ms"),
-                    REQUEST_TIMEOUT_MS,
-                ),
-            ),
+            views.addition_retry(dynamic.current, REQUEST_TIMEOUT_MS),
             metrics,
         )
         metrics.gauge(

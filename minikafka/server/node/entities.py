@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from minikafka.core.replication.fetch_session import FetchSessionCache
 from minikafka.kernel.ports import Clock
 from minikafka.server.broker.apis.pipeline import Apis
+from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.quotas import ClientQuotas
 from minikafka.server.broker.replication.fetcher_manager import ReplicaFetcherManager
@@ -46,4 +47,5 @@ class BrokerEntities(NamedTuple):
     servers: Callable[[], Sequence[Server]]
     client_quotas: ClientQuotas
     throttles: ReplicationThrottles
+    telemetry: ClientTelemetry
     logs: LogManager

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from minikafka.core.client_quota import ANY, DEFAULT
 from minikafka.core.entity_changes import EntityKey
+from minikafka.core.telemetry.subscriptions import CLIENT_INSTANCE_ID
 from minikafka.server.listeners.connected_clients import ClientSoftware
 from minikafka.server.listeners.server import Server
 from minikafka.server.node.entities import BrokerEntities
@@ -20,7 +21,8 @@ Facts: TypeAlias = Mapping[str, Any]
 
 
 class TrafficFacts:
-    """Entities of the kinds ``connections`` and ``throttle`` (``clients``, ``replication``).
+    """Entities of the kinds ``connections``, ``throttle`` (``clients``, ``replication``) and
+    ``client_metrics``, one for each client that pushes.
 
     ``wall_offset_ms`` added to a time of the monotonic clock is a time since 1970."""
 
@@ -36,6 +38,9 @@ class TrafficFacts:
         yield ("connections", ""), self._connections()
         yield ("throttle", "clients"), self._client_throttles()
         yield ("throttle", "replication"), self._entities.throttles.facts()
+        for client in self._entities.telemetry.facts(MAX_ROWS):
+            pushed_ms = client["pushed_ms"] + self._wall_offset_ms
+            yield ("client_metrics", client[CLIENT_INSTANCE_ID]), {**client, "pushed_ms": pushed_ms}
 
     # -- connections
 

@@ -288,7 +288,6 @@ class BrokerParts:
             self.replicas,
             self.cache,
             self._lookup,
-            self.groups.coordinator,
             self._producer_id_blocks(),
             self._features,
             metrics,

@@ -10,11 +10,12 @@ from minikafka.kernel.ports import Clock, TimerHandle
 
 class PausableClock:
     """The Clock of one broker. During a pause time goes on and no timer fires; those that have
-    become due fire when it ends, in the order of their times."""
+    become due fire when it ends, in the order of their times. After ``end`` no timer fires."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._paused = False
+        self._ended = False
         self._due: list[_HeldTimer] = []
         self.monotonic_ms = clock.monotonic_ms
         self.monotonic_ns = clock.monotonic_ns
@@ -28,6 +29,12 @@ class PausableClock:
         due, self._due = self._due, []
         for timer in due:
             timer.fire_soon()
+
+    def end(self) -> None:
+        """Drop all timers, as the end of a process does: a callback of a killed broker must not
+        run in the brokers' common process."""
+        self._ended = True
+        self._due.clear()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
         return _HeldTimer(self, self._clock, delay_ms, callback)
@@ -44,10 +51,10 @@ class PausableClock:
             timer.cancel()
 
     def holds(self, timer: _HeldTimer) -> bool:
-        """Keep a timer that is due during a pause."""
-        if self._paused:
+        """Keep a timer that is due during a pause, and drop one that is due after the end."""
+        if self._paused and not self._ended:
             self._due.append(timer)
-        return self._paused
+        return self._paused or self._ended
 
 
 class _HeldTimer:

@@ -13,7 +13,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.testing.simulated import SimulatedCluster, play
-from tests.simulation.client.test_client_transactions import committed, settings
+from tests.simulation.client.test_client_transactions import ORIGINAL, committed, settings
 
 
 class Answers:
@@ -90,8 +90,13 @@ async def failing(producer: Producer) -> None:
         raise RuntimeError("enough")
 
 
-@pytest.mark.parametrize("lost", [EndTxnRequest, InitProducerIdRequest])
-def test_an_abort_without_response_can_be_retried(lost: type) -> None:
+@pytest.mark.parametrize(
+    ("lost", "own"),
+    [(EndTxnRequest, {}), (EndTxnRequest, ORIGINAL), (InitProducerIdRequest, ORIGINAL)],
+)
+def test_an_abort_without_response_can_be_retried(lost: type, own: dict[str, str]) -> None:
+    """In version 2 of transactions EndTxn has the next epoch, and InitProducerId is not sent."""
+
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x", linger_ms=100) as producer:
@@ -108,7 +113,7 @@ def test_an_abort_without_response_can_be_retried(lost: type) -> None:
                 await producer.send("t", b"two")
         assert await committed(cluster, "t") == [b"two"]
 
-    play(scenario, brokers=1, settings=settings(1))
+    play(scenario, brokers=1, settings=settings(1) | own)
 
 
 def test_a_commit_with_a_fatal_error_ends_the_producer() -> None:

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from minikafka.core.client.consumer.fetched import ConsumerRecord
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from minikafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.testing.simulated import SimulatedCluster, play
 
 ONE = {"transaction.state.log.num.partitions": "1"}
+# Without features the cluster has transactions of the original version.
+ORIGINAL = {"group.coordinator.rebalance.protocols": "classic"}
 
 
 def settings(brokers: int) -> dict[str, str]:
@@ -30,7 +35,8 @@ async def committed(cluster: SimulatedCluster, topic: str) -> list[bytes | None]
         return [record.value async for record in consumer.read_to()]
 
 
-def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
+@pytest.mark.parametrize("own", [ORIGINAL, {}])
+def test_committed_records_are_read_and_aborted_ones_are_not(own: dict[str, str]) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 3)
         async with cluster.producer(transactional_id="x") as producer:
@@ -56,7 +62,40 @@ def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
         values = await committed(cluster, "t")
         assert sorted(value or b"" for value in values) == [b"%d" % number for number in range(10)]
 
-    play(scenario, brokers=1, settings=settings(1))
+    play(scenario, brokers=1, settings=settings(1) | own)
+
+
+@pytest.mark.mission("TV2-10")
+@pytest.mark.parametrize(("own", "additions", "epoch"), [(ORIGINAL, 7, 0), ({}, 0, 4)])
+def test_in_version_2_the_brokers_add_partitions_and_each_transaction_has_its_epoch(
+    own: dict[str, str], additions: int, epoch: int
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", 1)
+        async with cluster.producer(transactional_id="x") as producer:
+            await producer.init_transactions()
+            connections, sent = producer.session.connections, list[type]()
+            usual = connections.request
+
+            async def noted(node_id: int, message: Any, **keys: Any) -> Any:
+                sent.append(type(message))
+                return await usual(node_id, message, **keys)
+
+            connections.request = noted  # type: ignore[method-assign]
+            for number in range(3):
+                async with producer.transaction():
+                    await producer.send("t", b"%d" % number)
+                    position = {TopicPartition("t", 0): number}
+                    await producer.send_offsets_to_transaction(position, "group")
+            with pytest.raises(RuntimeError, match="enough"):
+                await failing(producer, partition=0)
+            assert producer._transactions is not None
+            assert producer._transactions._producer.epoch == epoch
+            added = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest)
+            assert sum(kind in added for kind in sent) == additions
+        assert await committed(cluster, "t") == [b"0", b"1", b"2"]
+
+    play(scenario, brokers=1, settings=settings(1) | own)
 
 
 def test_a_commit_waits_for_records_whose_senders_were_cancelled() -> None:
@@ -84,9 +123,9 @@ def test_a_commit_waits_for_records_whose_senders_were_cancelled() -> None:
     play(scenario, brokers=1, settings=settings(1))
 
 
-async def failing(producer: object) -> None:
+async def failing(producer: object, partition: int = 2) -> None:
     async with producer.transaction():  # type: ignore[attr-defined]
-        await producer.send("t", b"not this either", partition=2)  # type: ignore[attr-defined]
+        await producer.send("t", b"not this", partition=partition)  # type: ignore[attr-defined]
         raise RuntimeError("enough")
 
 

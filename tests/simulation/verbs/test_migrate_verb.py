@@ -171,8 +171,10 @@ def test_plan_and_check_print_the_steps(capsys: pytest.CaptureFixture[str]) -> N
         args = options("check", *words)
         assert migrate.show_check(args, facts, goal) == 1
         assert "finalized-features\tblocks\tgroup.version=1" in capsys.readouterr().out
-        downgrade = FeatureUpdate("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
-        assert await admin.update_features([downgrade]) == {"group.version": None}
+        downgrades = [
+            FeatureUpdate(name, 0, UpgradeType.SAFE_DOWNGRADE) for name in facts.finalized
+        ]
+        assert set((await admin.update_features(downgrades)).values()) == {None}
         await cluster.until("no feature is finalized", lambda: not levels(cluster))
         facts = await facts_of(cluster, admin)
         assert facts.finalized == {}

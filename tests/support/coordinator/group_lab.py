@@ -62,7 +62,7 @@ class HandTasks:
         self.states: list[Coroutine[Any, Any, None]] = []  # of share-partitions
 
     def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
-        if name.startswith(("load-", "forget-")):
+        if name.startswith(("load-", "forget-", "transaction-end")):
             run(work)
         elif name.startswith("resolve-"):
             self.look_ups.append(work)

@@ -185,6 +185,7 @@ class TransactionLab:
     def end(
         self, producer: ProducerIdAndEpoch, committed: bool = True, transactional_id: str = ID
     ) -> list[ErrorCode]:
+        """Return a list that gets the error code of the response to EndTxn."""
         responses: list[ErrorCode] = []
         self.coordinator.end(
             transactional_id,
@@ -193,6 +194,12 @@ class TransactionLab:
             self.version,
             lambda result: responses.append(result.error),
         )
+        return responses
+
+    def ended(self, producer: ProducerIdAndEpoch, committed: bool = True) -> list[ProducerResult]:
+        """Send EndTxn, and return a list that gets the response."""
+        responses: list[ProducerResult] = []
+        self.coordinator.end(ID, producer, committed, self.version, responses.append)
         return responses
 
     # -- markers

@@ -7,7 +7,13 @@ import re
 import pytest
 
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.features import FEATURES, GROUP_VERSION, Levels, supported_features
+from minikafka.kernel.features import (
+    FEATURES,
+    GROUP_VERSION,
+    STREAMS_VERSION,
+    Levels,
+    supported_features,
+)
 from minikafka.kernel.settings import BROKER_CONFIG
 
 PROTOCOLS = "group.coordinator.rebalance.protocols"
@@ -29,6 +35,12 @@ def test_levels_are_inclusive() -> None:
 def test_consumer_groups_need_their_protocol() -> None:
     assert supported_features(("classic", "consumer"))[GROUP_VERSION] == Levels(0, 1)
     assert GROUP_VERSION not in supported_features(("classic",))
+
+
+@pytest.mark.mission("STR-9")
+def test_streams_groups_need_their_protocol() -> None:
+    assert supported_features(("classic", "streams"))[STREAMS_VERSION] == Levels(0, 1)
+    assert STREAMS_VERSION not in supported_features(("classic", "consumer"))
 
 
 def test_the_protocols_are_those_of_kafka_4_unless_they_are_set() -> None:

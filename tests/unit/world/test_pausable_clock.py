@@ -34,6 +34,21 @@ def test_timers_that_are_due_in_a_pause_fire_after_it_in_order() -> None:
 
 
 @pytest.mark.mission("IN-90")
+def test_no_timer_fires_after_the_end() -> None:
+    below = ManualClock()
+    clock = PausableClock(below)
+    fired: list[str] = []
+    clock.call_later(5, lambda: fired.append("during the pause"))
+    clock.call_later(50, lambda: fired.append("later"))
+    clock.pause()
+    below.advance(10)
+    clock.end()
+    clock.resume()
+    below.advance(100)
+    assert fired == []
+
+
+@pytest.mark.mission("IN-90")
 async def test_a_sleep_ends_after_the_pause() -> None:
     below = ManualClock()
     clock = PausableClock(below)

@@ -19,6 +19,7 @@ from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.core.transaction.transaction import EPOCH_OF_EACH_TRANSACTION
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.features import TRANSACTION_VERSION
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -70,10 +71,12 @@ class TransactionalProducer(NamedTuple):
     epoch: int
 
 
-def uses_version_2(features: FeatureMetadata) -> bool:
-    """Whether transactions are those of version 2 (KIP-890) in a cluster with these features."""
+def uses_version_2(features: FeatureMetadata, served: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether transactions are those of version 2 (KIP-890) in a cluster with these features, whose
+    coordinator serves these versions of APIs."""
     level = features.finalized.get(TRANSACTION_VERSION, 0)
-    return level >= EPOCH_OF_EACH_TRANSACTION
+    last = served.get(ApiKey.END_TXN, (0, 0))[1]
+    return level >= EPOCH_OF_EACH_TRANSACTION and last >= _EPOCH_OF_EACH_TRANSACTION
 
 
 def new_producer_id() -> Call[ProducerIdAndEpoch]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Set
 from enum import Enum
 from typing import Any, ClassVar
 
+from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import (
     GroupRecord,
@@ -51,6 +52,7 @@ class ModernGroup(ABC):
         self.offsets = GroupOffsets()
         self.is_dead = False
         self.deadlines: dict[str, int] = {}
+        self.last_eviction: Eviction | None = None
 
     @property
     @abstractmethod

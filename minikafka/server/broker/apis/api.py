@@ -50,7 +50,7 @@ class Api:
     the next request of the connection waits for the reply all the same.
 
     ``authorization`` is the guard that is put around the handler if the broker has an authorizer,
-    ``guards.OPEN`` for an API that comes before the login, or ``guards.BY_HANDLER``.
+    ``guards.OPEN`` for an API that everybody may use, or ``guards.BY_HANDLER``.
 
     ``changes_state`` is true if the handler changes this broker's own state in several steps:
     logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,

@@ -54,7 +54,8 @@ class ApiGuard(Protocol):
 
 
 def OPEN(broker: Services, handler: Handler, task: bool) -> Handler:
-    """The guard of an API that comes before the login, or is the login: everybody may use it."""
+    """The guard of an API that everybody may use: it comes before the login, is the login, or is
+    for every client, as client metrics are in Kafka."""
     return handler
 
 

@@ -114,3 +114,86 @@ def test_verifications_that_lead_to_nothing_expire() -> None:
     assert begin(log) is guard
     log.producers.states.expire(NOW + 1000, 1000)
     assert begin(log) is not guard
+
+
+# -- transactions of version 2: each has its own epoch, and begins at sequence number 0
+
+
+def begin_2(log: UnifiedLog, sequence: int = 0, epoch: int = 0) -> Verification | None:
+    return log.producers.states.verification_of(PID, epoch, sequence, NOW, adds=True)
+
+
+def mark(log: UnifiedLog, epoch: int, version: int = 2) -> int:
+    """Append a marker, and return its offset."""
+    data = marker(PID, epoch, commit=True)
+    return log.append_as_leader(
+        data, 0, NOW, AppendOrigin.COORDINATOR, transaction_version=version
+    ).first_offset
+
+
+def error_of_marker(log: UnifiedLog, epoch: int, version: int = 2) -> ErrorCode:
+    before = log.log_end_offset
+    with pytest.raises(KafkaError) as error:
+        mark(log, epoch, version)
+    assert log.log_end_offset == before
+    return error.value.code
+
+
+@pytest.mark.mission("TV2-6")
+def test_a_late_marker_does_not_end_the_next_transaction() -> None:
+    log = new_log()
+    append(log, begin_2(log), producer_epoch=0)
+    assert error_of_marker(log, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    mark(log, 1)
+    append(log, begin_2(log, epoch=1), producer_epoch=1)
+    assert error_of_marker(log, 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert error_of_marker(log, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.producers.states.transactions.first_ongoing == 2
+    mark(log, 2)
+    assert log.producers.states.transactions.first_ongoing is None
+
+
+@pytest.mark.mission("TV2-6")
+def test_a_marker_may_be_written_again_while_no_transaction_is_open() -> None:
+    log = new_log()
+    append(log, begin_2(log))
+    assert [mark(log, 1), mark(log, 1)] == [1, 2]
+    assert error_of_marker(log, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.mission("TV2-6")
+def test_the_marker_of_the_transaction_before_keeps_the_verification_of_the_next() -> None:
+    """The producer knows the next epoch before all markers are written."""
+    log = new_log()
+    append(log, begin_2(log))
+    guard = begin_2(log, epoch=1)
+    mark(log, 1)
+    assert begin_2(log, epoch=1) is guard
+    append(log, guard, producer_epoch=1)
+    original = new_log()
+    append(original, begin(original))
+    later = begin(original, epoch=1)
+    mark(original, 1, version=0)
+    assert begin(original, epoch=1) is not later
+
+
+@pytest.mark.mission("TV2-6")
+def test_a_transaction_of_version_2_begins_with_sequence_number_0() -> None:
+    log = new_log()
+    assert refused(log, begin_2(log, 3), 3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(original := new_log(), begin(original, 3), 3)
+
+
+def test_a_former_epoch_is_refused_before_it_is_verified() -> None:
+    log = new_log()
+    append(log, begin_2(log))
+    mark(log, 1)
+    assert begin_2(log, epoch=0) is None
+    assert refused(log, None) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_next_epoch_is_verified_though_a_transaction_is_open() -> None:
+    log = new_log()
+    append(log, begin_2(log))
+    assert begin_2(log, epoch=0) is None
+    assert begin_2(log, epoch=1) is not None

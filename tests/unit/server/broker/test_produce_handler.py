@@ -16,7 +16,7 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
-from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, batch, error_of
 
 RECORD: Any = (1_700_000_000_000, b"k", b"v", [])
 
@@ -304,3 +304,40 @@ async def test_transactional_batches_of_two_producers_are_refused_partition_by_p
         response = cluster[1].ask(asked, 9)[0]
         rows = response.responses[0].partition_responses
         assert [row.error_code for row in rows] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
+def by_id(*topics: tuple[UUID, dict[int, bytes | None]], acks: int = 1) -> ProduceRequest:
+    asked = request(*[("", rows) for _, rows in topics], acks=acks)
+    for topic, (topic_id, _) in zip(asked.topic_data, topics, strict=True):
+        topic.topic_id = topic_id
+    return asked
+
+
+@pytest.mark.mission("TV2-8")
+async def test_topics_are_named_by_id() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
+        unknown = UUID(int=77)
+        asked = by_id((TOPIC_ID, {1: batch("a"), 9: batch("b")}), (unknown, {0: batch("c")}))
+        (response,) = cluster[1].ask(asked, 13)
+        rows = [
+            (topic.topic_id, p.index, p.error_code)
+            for topic in response.responses
+            for p in topic.partition_responses
+        ]
+        assert rows == [
+            (TOPIC_ID, 1, ErrorCode.NONE),
+            (TOPIC_ID, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (unknown, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
+
+
+@pytest.mark.mission("TV2-8")
+async def test_an_unknown_id_with_acks_0_closes_the_connection() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        unknown: tuple[UUID, dict[int, bytes | None]] = UUID(int=77), {0: batch("c")}
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
+            cluster[1].ask(by_id((TOPIC_ID, {0: batch("a")}), unknown, acks=0), 13)
+        assert cluster[1].held() == ["a"]
+        assert cluster[1].ask(by_id((TOPIC_ID, {0: batch("a")}), acks=0), 13) == [None]

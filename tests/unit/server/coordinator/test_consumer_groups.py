@@ -28,6 +28,7 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupTargetAssignmentMemberKey,
 )
+from minikafka.server.coordinator.group_facts import group_facts
 from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 SESSION_MS = ConsumerGroupConfig().session_timeout_ms
@@ -86,6 +87,8 @@ def test_a_silent_member_is_removed_when_its_session_ends(lab: GroupLab) -> None
         lab.clock.advance(BEAT_MS)
     assert set(group_of(lab).members) == {"m1"}
     assert "consumer_member_failed" in lab.said()
+    last = group_facts(lab.coordinator, 1, GROUP)["groups"][0]["last_eviction"]
+    assert (last["member"], last["reason"]) == ("m2", "its session has ended")
     assert beat(lab, "m2", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert group_of(lab).epoch == 3
 

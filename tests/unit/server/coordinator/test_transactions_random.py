@@ -53,7 +53,7 @@ class Play:
     ``promised`` has the outcome in the response to EndTxn."""
 
     dice: Random
-    lab: TransactionLab = field(default_factory=TransactionLab)
+    lab: TransactionLab
     producers: list[ModelProducer] = field(default_factory=list)
     given: set[ProducerIdAndEpoch] = field(default_factory=set)
     partitions: dict[tuple[TopicPartition, int], ModelPartition] = field(
@@ -75,6 +75,9 @@ class Play:
         responses = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
         if responses and responses[0].error is ErrorCode.NONE:
             got = ProducerIdAndEpoch(responses[0].producer_id, responses[0].producer_epoch)
+            if expected is not None and self.lab.version == 2:
+                self._continue(expected, got)  # who ends its transaction may get the same epoch
+                return
             if expected is None:  # a repeated request gets the same epoch
                 assert got not in self.given, "two producers with one epoch"
             if got not in self.given:
@@ -91,6 +94,8 @@ class Play:
         verified = self.lab.coordinator.verify_partitions(ID, producer.identity, [where])[where]
         log = self.partitions[where, producer.identity.producer_id]
         if verified is ErrorCode.NONE and producer.identity.epoch >= log.epoch:
+            if self.lab.version == 2:
+                assert log.open_key in (None, (producer.identity, producer.number))
             log.epoch = producer.identity.epoch
             log.open_key = (producer.identity, producer.number)
             producer.wrote = True
@@ -103,14 +108,28 @@ class Play:
         producer.ending = commit
         key = (producer.identity, producer.number)
 
+        lost = self.lab.version == 2 and self.dice.random() < 0.2
+
         def respond(result: ProducerResult) -> None:
             if result.error is ErrorCode.NONE:
                 assert self.promised.setdefault(key, commit) is commit
-                if (producer.identity, producer.number) == key:
+                if self.lab.version == 2:
+                    got = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
+                    assert got == key[0]._replace(epoch=key[0].epoch + 1)
+                    if not lost:
+                        self._continue(key[0], got)
+                elif (producer.identity, producer.number) == key:
                     producer.number, producer.wrote = producer.number + 1, False
                     producer.ending = None
 
-        self.lab.coordinator.end(ID, producer.identity, commit, 0, respond)
+        self.lab.coordinator.end(ID, producer.identity, commit, self.lab.version, respond)
+
+    def _continue(self, identity: ProducerIdAndEpoch, got: ProducerIdAndEpoch) -> None:
+        """Let the producer with this identity continue with another one."""
+        self.given.add(got)
+        for producer in self.producers:
+            if producer.identity == identity:
+                producer.identity, producer.wrote, producer.ending = got, False, None
 
     def _someone(self) -> ModelProducer | None:
         return self.dice.choice(self.producers[-4:]) if self.producers else None
@@ -136,6 +155,8 @@ class Play:
         if item.context.epoch < log.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if markers.producer_epoch < log.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if markers.version == 2 and markers.producer_epoch == log.epoch and log.open_key:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         log.epoch, log.coordinator_epoch = markers.producer_epoch, item.context.epoch
         if log.open_key is not None:
@@ -167,9 +188,11 @@ class Play:
 
 
 # Those beyond the range found markers for decisions that only their coordinator had.
+@pytest.mark.mission("TV2-3")
+@pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("seed", [*range(40), 190, 336])
-def test_every_transaction_ends_once_and_with_its_promised_outcome(seed: int) -> None:
-    play = Play(Random(seed))
+def test_every_transaction_ends_once_and_with_its_promised_outcome(seed: int, version: int) -> None:
+    play = Play(Random(seed), TransactionLab(version=version))
     events = [play.begin] + 6 * [play.write] + 3 * [play.end] + 4 * [play.deliver]
     events += [play.hold, play.release, play.release, play.wait, play.fail_over]
     for _ in range(STEPS):

@@ -42,7 +42,7 @@ async def test_top_level_paths(zookeeper: DirectZookeeper, store: ZkStore) -> No
     assert set(paths.PERSISTENT_PATHS) <= set(zookeeper.nodes)
     entity_types = {path for path in zookeeper.nodes if path.startswith("/config/")}
     assert entity_types == {
-        # Not client-metrics: these exist with KRaft only.
+        # Not client-metrics: the first resource creates it.
         *("/config/brokers", "/config/changes", "/config/clients", "/config/ips"),
         *("/config/topics", "/config/users"),
     }

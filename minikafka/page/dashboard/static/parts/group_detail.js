@@ -59,8 +59,8 @@ export function GroupDetail({ name, state, api, go }) {
         ? html`<div><dt>group epoch</dt><dd>${number(facts?.epoch ?? inside?.facts.epoch)}</dd></div>
             <div><dt>target assignment epoch</dt><dd>${number(facts?.target_epoch ?? inside?.facts.target_epoch)}</dd></div>`
         : html`<div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
-            <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>
-            <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>`}
+            <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>`}
+      <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
     </dl>
     <${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />
     <${Members} name=${name} type=${type} facts=${facts} inside=${inside} state=${state} />

@@ -1,4 +1,5 @@
-/** The view "Throttles": quotas of clients, of replication, who is held back now, and connections. */
+/** The view "Throttles": quotas of clients, of replication, who is held back now, connections, and
+ * what clients say of themselves. */
 
 import { ActButton } from "../parts/act.js";
 import { Empty, OnlyMinikafka } from "../parts/empty.js";
@@ -137,6 +138,7 @@ function Component({ state, api }) {
     <${QuotaActs} state=${state} api=${api} />
     ${rows.length > 0 && html`<${Muted} rows=${muted} now=${state.at} />`}
     <${Connections} state=${state} />
+    <${ClientMetrics} state=${state} />
   </div>`;
 }
 
@@ -202,6 +204,63 @@ function Connections({ state }) {
   return html`<section class="card"><h2>Connections</h2><p class="row">${totals}</p>
     <${Table} caption="Connections by client" columns=${columns} rows=${rows} pageSize=${10} initialSort=${["connections", true]}
       none="No client is connected." /></section>`;
+}
+
+/**
+ * Return the metrics that clients have pushed to the brokers.
+ *
+ * @param {State} state
+ * @returns {any[]} a row for each value, under the name of KIP-714 without its prefix
+ */
+export function clientMetricRows(state) {
+  return all(state, "client_metrics").flatMap(({ name, broker, facts }) =>
+    facts.values.map((/** @type {any} */ each) => {
+      const labels = Object.entries(each.labels).map(([key, value]) => `${key} ${value}`);
+      return {
+        key: `${broker} ${name} ${each.name} ${labels}`,
+        broker,
+        client: facts.client_id ?? "–",
+        software: `${facts.client_software_name} ${facts.client_software_version}`,
+        metric: each.name.replace("org_apache_kafka_", "").replaceAll("_", " "),
+        labels: labels.join(", "),
+        value: each.value,
+        pushed_ms: facts.pushed_ms,
+      };
+    }),
+  );
+}
+
+/** @param {{state: State}} props */
+function ClientMetrics({ state }) {
+  const rows = clientMetricRows(state);
+  if (!rows.length) return null;
+  const columns = [
+    {
+      key: "broker",
+      title: "To",
+      render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />`,
+    },
+    { key: "client", title: "Client" },
+    { key: "software", title: "Software" },
+    { key: "metric", title: "Metric" },
+    { key: "labels", title: "Of" },
+    {
+      key: "value",
+      title: "Value",
+      render: (/** @type {any} */ row) => number(Math.round(row.value * 1000) / 1000),
+      align: RIGHT,
+    },
+    {
+      key: "pushed_ms",
+      title: "Pushed",
+      render: (/** @type {any} */ row) => `${duration(Math.max(0, state.at - row.pushed_ms))} ago`,
+      align: RIGHT,
+    },
+  ];
+  return html`<section class="card"><h2>Client metrics</h2>
+    <p class="muted">What clients measure themselves, as <code>minikafka client-metrics</code> asks them.</p>
+    <${Table} caption="Metrics that clients have pushed" columns=${columns} rows=${rows} pageSize=${10}
+      rowKey=${(/** @type {any} */ row) => row.key} initialSort=${["client", false]} /></section>`;
 }
 
 /** @param {{rows: ThrottleRow[]}} props */

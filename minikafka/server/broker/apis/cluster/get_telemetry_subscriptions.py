@@ -12,7 +12,7 @@ from minikafka.protocol.messages.get_telemetry_subscriptions import (
 from minikafka.protocol.records.compression import Compression
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.cluster.telemetry_clients import attributes_of, origin_of
-from minikafka.server.broker.apis.guards import BY_HANDLER
+from minikafka.server.broker.apis.guards import OPEN
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.quotas import Quota
@@ -51,7 +51,7 @@ GET_TELEMETRY_SUBSCRIPTIONS = Api(
     key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     handler=lambda broker: GetTelemetrySubscriptionsHandler(broker.telemetry),
     task=False,
-    authorization=BY_HANDLER,
+    authorization=OPEN,
     quota=Quota.REQUESTS,
     changes_state=False,
 )

@@ -10,7 +10,7 @@ from minikafka.protocol.messages.push_telemetry import (
 )
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.cluster.telemetry_clients import attributes_of, origin_of
-from minikafka.server.broker.apis.guards import BY_HANDLER
+from minikafka.server.broker.apis.guards import OPEN
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.client_telemetry import ClientTelemetry
 from minikafka.server.broker.quotas import Quota
@@ -44,7 +44,7 @@ PUSH_TELEMETRY = Api(
     key=ApiKey.PUSH_TELEMETRY,
     handler=lambda broker: PushTelemetryHandler(broker.telemetry),
     task=True,
-    authorization=BY_HANDLER,
+    authorization=OPEN,
     quota=Quota.REQUESTS,
     changes_state=False,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ groups = st.dictionaries(
 )
 
 
+@pytest.mark.mission("STR-10")
 @given(groups, subtopologies, st.integers(0, 3))
 def test_each_active_task_has_one_member_and_standby_tasks_are_elsewhere(
     members: dict[str, TaskMember], topology: dict[str, ConfiguredSubtopology], replicas: int

@@ -79,6 +79,7 @@ def test_a_member_in_an_unknown_state_begins_again() -> None:
     assert reconcile(unknown, 7, active(1), "p", TaskHolders(), NO_TASKS).member_epoch == 7
 
 
+@pytest.mark.mission("STR-10")
 @given(st.data())
 def test_an_active_task_is_at_one_member_whatever_happens(data: st.DataObject) -> None:
     """Targets change, and members heartbeat in any order, with what they own or without."""

@@ -62,7 +62,7 @@ class Verifications:
     def __init__(self, node: Node, coordinator: int | None = 3, enabled: bool = True) -> None:
         self.items: list[VerificationItem] = []
         self.brokers: list[int] = []
-        clock = ManualClock()
+        self.clock = clock = ManualClock()
         self.workers = ManualWorkers()
         preparation = RecordPreparation(self.workers, clock, node.replicas.hosted)
         preparation.start(node.tasks)
@@ -208,9 +208,9 @@ async def test_unknown_error_code_becomes_unknown_server_error() -> None:
         node = await led(cluster)
         verifications = Verifications(node)
         of_partition = verifications.append((TP, batch("a")))
-        verifications.respond(131)
+        verifications.respond(9_999)
         of_request = verifications.append((TP, batch("a")))
-        verifications.refuse(131)
+        verifications.refuse(9_999)
         for results in (of_partition, of_request):
             assert [result.error for result in results] == [E.UNKNOWN_SERVER_ERROR]
         assert node.held() == []
@@ -551,3 +551,73 @@ async def test_plain_batch_waits_behind_a_long_preparation_of_its_connection() -
         await cluster.clock.settle()
         assert errors(first, behind) == [[E.NONE, E.NONE], [E.NONE]]
         assert (node.held(), node.held(OTHER)) == ([LONG, "b"], ["x"])
+
+
+# -- transactions of version 2: the broker adds partitions
+
+
+@pytest.mark.mission("TV2-7")
+async def test_partitions_are_added_without_verification_enabled() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        verifications = Verifications(node, enabled=False)
+        results = verifications.append((TP, batch("a")), support=TransactionSupport.ADDED)
+        (item,) = verifications.items
+        request: Any = verification_request([item])[0]
+        assert [each.verify_only for each in request.transactions] == [False]
+        verifications.respond()
+        assert [result.error for result in results] == [E.NONE]
+
+
+@pytest.mark.mission("TV2-7")
+async def test_an_addition_is_tried_again_while_the_transaction_before_is_completed() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        verifications = Verifications(node)
+        batches = ((TP, batch("a")), (OTHER, batch("b")))
+        results = verifications.append(*batches, support=TransactionSupport.ADDED)
+        for _ in range(2):
+            verifications.respond(E.CONCURRENT_TRANSACTIONS)
+            assert verifications.items == []
+            verifications.clock.advance(20)
+        verifications.respond()
+        assert [result.error for result in results] == [E.NONE] * 2
+        assert node.held() == ["a"]
+
+
+@pytest.mark.mission("TV2-7")
+async def test_an_addition_is_not_tried_again_for_ever() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        verifications = Verifications(node)
+        results = verifications.append((TP, batch("a")), support=TransactionSupport.ADDED)
+        for _ in range(6):
+            assert results == []
+            verifications.respond(E.CONCURRENT_TRANSACTIONS)
+            verifications.clock.advance(20)
+        assert [result.error for result in results] == [E.CONCURRENT_TRANSACTIONS]
+        assert verifications.items == []
+
+
+async def test_an_addition_and_a_verification_are_two_requests() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        verifications = Verifications(await led(cluster))
+        verifications.append((TP, batch("a")))
+        verifications.append((TP, batch("a")), support=TransactionSupport.ADDED)
+        assert [item.adds for item in verifications.items] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("version", "support"),
+    [
+        (3, TransactionSupport.PLAIN),
+        (10, TransactionSupport.PLAIN),
+        (11, TransactionSupport.ABORTABLE),
+        (12, TransactionSupport.ADDED),
+        (13, TransactionSupport.ADDED),
+    ],
+)
+def test_the_version_of_produce_says_what_the_producer_knows(
+    version: int, support: TransactionSupport
+) -> None:
+    assert TransactionSupport.of(version, 11) is support
