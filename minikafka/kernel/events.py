@@ -126,8 +126,8 @@ LOGGERS = (
     "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
     "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",
-    "share-coordinator", "state-change", "topic-admin", "topic-config", "transaction-coordinator",
-    "transaction-verification", "zookeeper",
+    "share-coordinator", "share-partitions", "state-change", "topic-admin", "topic-config",
+    "transaction-coordinator", "transaction-verification", "zookeeper",
 )  # fmt: skip
 
 

@@ -124,10 +124,8 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
         _int("share.coordinator.append.linger.ms", -1, "How long the share coordinator collects records before it writes them.", at_least(-1)),
         _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
-        _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
         _bool("group.share.enable", False, "Serve share groups.", internal=True),
         _short("group.share.max.groups", 10, "Most share groups.", between(1, 100)),
-        _int("group.share.partition.max.record.locks", 200, "Most acquired records of a partition.", between(100, 10000)),
     )),
     SettingGroup("Kafka uses it with KRaft. Brokers here keep their metadata in ZooKeeper.", (
         _int("broker.heartbeat.interval.ms", 2000, "Pause between a broker's heartbeats to the controller."),

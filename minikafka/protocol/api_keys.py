@@ -108,6 +108,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, None, None, None
     SHARE_GROUP_HEARTBEAT = 76, 1, 0, None, None, None
     SHARE_GROUP_DESCRIBE = 77, 1, 0, None, None, None
+    SHARE_FETCH = 78, 2, 0, None, None, None
+    SHARE_ACKNOWLEDGE = 79, 2, 0, None, None, None
     INITIALIZE_SHARE_GROUP_STATE = 83, 0, 0, None, None, None
     READ_SHARE_GROUP_STATE = 84, 0, 0, None, None, None
     WRITE_SHARE_GROUP_STATE = 85, 1, 0, None, None, None
@@ -136,6 +138,8 @@ class ApiKey(IntEnum):
 FIRST_VERSIONS: Final[Mapping[int, int]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: 1,
     ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_FETCH: 1,
+    ApiKey.SHARE_ACKNOWLEDGE: 1,
 }
 
 # The last version of each API that Kafka calls deprecated: 4.0 has removed it (KIP-896).

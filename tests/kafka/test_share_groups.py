@@ -20,10 +20,27 @@ from minikafka.core.share.records import (
 )
 from minikafka.core.share.state_requests import request_of
 from minikafka.network.channel import Channel
+from minikafka.protocol.messages import fetch as plain
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from minikafka.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from minikafka.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareFetchRequest,
+)
 from minikafka.protocol.messages.share_group_state import (
     DeletePartition,
     DeleteShareGroupStateRequest,
@@ -36,6 +53,8 @@ from minikafka.protocol.messages.share_group_state import (
     WritePartition,
     WriteShareGroupStateRequest,
 )
+from minikafka.protocol.records.batch import iterate_batches
+from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
@@ -133,8 +152,9 @@ class Conversation:
 
     async def records(self) -> list[str]:
         """Return the records of states, and check that we would write their bytes."""
-        topic = FetchTopic(STATES, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
-        response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
+        row = plain.FetchPartition(0, partition_max_bytes=1 << 20)
+        topic = plain.FetchTopic(STATES, partitions=[row])
+        response = await self.request(plain.FetchRequest(max_wait_ms=100, topics=[topic]), 11)
         found: list[str] = []
         for record in decode_records(response.responses[0].partitions[0].records):
             decoded = decode_record(record.key or b"", record.value)
@@ -247,6 +267,178 @@ def test_states_and_their_records_are_those_of_kafka_4(theirs: str, ours: str) -
     answers, records = asyncio.run(states(theirs))
     assert len(records) > 60
     our_answers, our_records = asyncio.run(states(ours))
+    for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
+        assert answer == expected, label
+    for expected, record in zip(records, our_records, strict=True):
+        assert record == expected
+
+
+# -- fetching and acknowledging
+
+SIZES = (3, 5, 2, 4)  # of the record batches in partition 0
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+LIMITED: dict[str, Any] = {"share_acquire_mode": 1}
+
+
+class Consumption(Conversation):
+    """The share sessions of a test."""
+
+    group = "shared"
+
+    async def prepare(self) -> None:
+        """Produce records, and begin the state of the share-partition at offset 0."""
+        await self.begin()
+        for size in SIZES:
+            records = [(1, None, b"x" * 10, ()) for _ in range(size)]
+            partition = PartitionProduceData(0, build_batch(records))
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=TIMEOUT_MS,
+                topic_data=[TopicProduceData(TOPIC, partition_data=[partition])],
+            )
+            (topic,) = (await self.request(request, 9)).responses
+            assert not topic.partition_responses[0].error_code
+        where = TopicIdPartition(self.topic_id, 0)
+        start = {where: InitializePartition(0, 0, 0)}
+        await self.request(request_of(INITIALIZE, self.group, start), 0)
+
+    async def fetch(
+        self,
+        label: str,
+        member: str,
+        epoch: int,
+        *acknowledged: tuple[int, int, list[int]],
+        version: int = 2,
+        partitions: tuple[int, ...] = (0,),
+        forgotten: tuple[int, ...] = (),
+        **facts: Any,
+    ) -> None:
+        """Send ShareFetch; ``acknowledged`` are first and last offset, and the types."""
+        rows = [FetchPartition(index) for index in partitions]
+        for row in acknowledged:
+            rows[0].acknowledgement_batches.append(AcknowledgementBatch(*row))
+        defaults = {"max_wait_ms": 100, "min_bytes": 1, "max_records": 500, "batch_size": 500}
+        gone = [ForgottenTopic(self.topic_id, list(forgotten))] if forgotten else []
+        request = ShareFetchRequest(
+            self.group,
+            member,
+            epoch,
+            topics=[FetchTopic(self.topic_id, rows)] if rows else [],
+            forgotten_topics_data=gone,
+            **{**defaults, **facts},
+        )
+        self.answer(label, await self.request(request, version))
+
+    async def acknowledge(
+        self,
+        label: str,
+        member: str,
+        epoch: int,
+        *acknowledged: tuple[int, int, list[int]],
+        version: int = 2,
+        partition: int = 0,
+        renews: bool = False,
+    ) -> None:
+        batches = [AcknowledgementBatch(*row) for row in acknowledged]
+        rows = [AcknowledgePartition(partition, batches)] if acknowledged else []
+        topics = [AcknowledgeTopic(self.topic_id, rows)] if rows else []
+        request = ShareAcknowledgeRequest(
+            self.group, member, epoch, is_renew_ack=renews, topics=topics
+        )
+        self.answer(label, await self.request(request, version))
+
+    def answer(self, label: str, response: Any) -> None:
+        for topic in response.responses:
+            topic.partitions.sort(key=lambda row: row.partition_index)
+            for row in topic.partitions:
+                if hasattr(row, "records"):
+                    batches = iterate_batches(row.records)
+                    row.records = [(batch.base_offset, batch.last_offset) for batch in batches]
+        self.answers.append((label, repr(response).replace(repr(self.topic_id), "<id>")))
+
+
+async def sessions(talk: Consumption) -> None:
+    await talk.fetch("no session", "m1", 3)
+    await talk.fetch("closes no session", "m1", -1)
+    await talk.acknowledge("acknowledges without a session", "m1", 1, (0, 0, [ACCEPT]))
+    await talk.acknowledge("cannot open a session", "m1", 0, (0, 0, [ACCEPT]))
+    await talk.fetch("acknowledges at once", "m1", 0, (0, 0, [ACCEPT]))
+    await talk.fetch("no member id", "", 0)
+    await talk.fetch("a long member id", "m" * 37, 0)
+    await talk.fetch("an unknown partition", "m1", 0, partitions=(9,))
+    await talk.fetch("no records wanted", "m1", 0, max_records=0)
+    await talk.fetch("an old epoch", "m1", 7, partitions=())
+    await talk.fetch("forgets its partition", "m1", 1, partitions=(), forgotten=(0,))
+    await talk.fetch("closes", "m1", -1, partitions=())
+    await talk.fetch("is closed", "m1", 2, partitions=())
+
+
+async def acquiring(talk: Consumption) -> None:
+    await talk.fetch("a share-partition that has no state", "m1", 0, partitions=(1,))
+    await talk.fetch("a whole batch for one record", "m1", 0, max_records=1)
+    await talk.fetch("in batches of two", "m2", 0, batch_size=2, max_records=7)
+    await talk.fetch("one record alone", "m3", 0, max_records=1, **LIMITED)
+    await talk.fetch("two others", "m3", 1, max_records=2, **LIMITED)
+    await talk.fetch("nothing is left", "m3", 2, max_records=9, version=1)
+
+
+async def acknowledging(talk: Consumption) -> None:
+    await talk.acknowledge("some", "m1", 1, (0, 1, [ACCEPT]))
+    await talk.acknowledge("again", "m1", 2, (0, 1, [ACCEPT]))
+    await talk.acknowledge("of another", "m1", 3, (3, 4, [ACCEPT]))
+    await talk.acknowledge("beyond", "m1", 4, (2, 90, [ACCEPT]))
+    await talk.acknowledge("far beyond", "m1", 5, (80, 90, [ACCEPT]))
+    await talk.acknowledge("types that are too few", "m1", 6, (0, 2, [1, 1]))
+    await talk.acknowledge("an unknown type", "m1", 7, (2, 2, [5]))
+    await talk.acknowledge("no type", "m1", 8, (2, 2, []))
+    await talk.acknowledge("backwards", "m1", 9, (2, 1, [ACCEPT]))
+    await talk.acknowledge("renews and does not say so", "m1", 10, (2, 2, [RENEW]))
+    await talk.acknowledge("renews", "m1", 11, (2, 2, [RENEW]), renews=True)
+    await talk.acknowledge("renews in an old version", "m1", 12, (2, 2, [RENEW]), version=1)
+    await talk.acknowledge("another partition", "m1", 13, (0, 0, [ACCEPT]), partition=1)
+    await talk.acknowledge("nothing", "m1", 14)
+    await talk.acknowledge("an old epoch", "m1", 3)
+    await talk.fetch("with a fetch, and gets nothing", "m2", 1, (3, 7, [1, 2, 3, 2, 1]))
+    await talk.fetch("what was released", "m1", 15, (2, 2, [RELEASE]), partitions=(0,))
+    await talk.fetch("what was released again", "m3", 3, partitions=())
+    await talk.fetch("renews with a fetch", "m3", 4, (10, 10, [RENEW]), is_renew_ack=True)
+    renewing: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 0, "max_bytes": 0}
+    renewing["is_renew_ack"] = True
+    await talk.fetch("renews alone", "m3", 4, (10, 10, [RENEW]), **renewing)
+
+
+async def redelivery(talk: Consumption) -> None:
+    """Records are released again and again, up to the limit of deliveries."""
+    await talk.fetch("leaves, and releases all", "m3", -1, partitions=())
+    for turn in range(6):
+        member = f"n{turn}"
+        await talk.fetch(f"turn {turn}", member, 0)
+        await talk.fetch(f"turn {turn} goes on", member, 1, partitions=())
+        await talk.acknowledge(f"turn {turn} leaves", member, -1)
+    await talk.fetch("the rest", "m1", 16, partitions=())
+    await talk.fetch("m2 leaves", "m2", -1, partitions=())
+    await talk.fetch("the rest of m2", "m1", 17, partitions=())
+
+
+async def consumption(address: str) -> tuple[list[tuple[str, str]], list[str]]:
+    host, _, port = address.rpartition(":")
+    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
+    try:
+        talk = Consumption(channel)
+        await talk.prepare()
+        for scene in (sessions, acquiring, acknowledging, redelivery):
+            await scene(talk)
+        records = [text for text in await talk.records() if "shared" in text]
+        return talk.answers, records
+    finally:
+        channel.close()
+
+
+@pytest.mark.mission("SHR-11")
+def test_shared_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
+    answers, records = asyncio.run(consumption(theirs))
+    assert records
+    our_answers, our_records = asyncio.run(consumption(ours))
     for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
         assert answer == expected, label
     for expected, record in zip(records, our_records, strict=True):

@@ -108,7 +108,7 @@ GATHER_MS = 2
 
 
 class ReplicaPurgatories:
-    """The three purgatories of Kafka's ``ReplicaManager``, keyed by partition.
+    """The four purgatories of Kafka's ``ReplicaManager``, keyed by partition.
 
     Code that changes a partition calls the method named after the change. The method completes the
     delayed operations whose condition holds now, synchronously except where stated."""
@@ -120,6 +120,7 @@ class ReplicaPurgatories:
         produce_purge_interval: int = DEFAULT_PURGE_INTERVAL,
         fetch_purge_interval: int = DEFAULT_PURGE_INTERVAL,
         delete_records_purge_interval: int = 1,
+        share_fetch_purge_interval: int = DEFAULT_PURGE_INTERVAL,
     ) -> None:
         def make(name: str, purge_interval: int) -> Reaper[DelayedOperation]:
             purgatory: Purgatory[DelayedOperation] = Purgatory(name, purge_interval)
@@ -132,7 +133,9 @@ class ReplicaPurgatories:
         self.produce = make("Produce", produce_purge_interval)
         self.fetch = make("Fetch", fetch_purge_interval)
         self.delete_records = make("DeleteRecords", delete_records_purge_interval)
-        self._in_order = (self.fetch, self.produce, self.delete_records)
+        # ShareFetch also watches share-partitions, by their own keys.
+        self.share_fetch = make("ShareFetch", share_fetch_purge_interval)
+        self._in_order = (self.fetch, self.produce, self.delete_records, self.share_fetch)
 
     def log_end_moved(self, topic_partition: TopicPartition) -> None:
         """Try the parked fetches of followers, after records were appended that are not committed
@@ -171,9 +174,8 @@ class ReplicaPurgatories:
         if len(topic_partitions) == 1:
             self.partition_changed(topic_partitions[0])
             return
-        self.fetch.check_all_and_complete(topic_partitions)
-        self.produce.check_all_and_complete(topic_partitions)
-        self.delete_records.check_all_and_complete(topic_partitions)
+        for reaper in self._in_order:
+            reaper.check_all_and_complete(topic_partitions)
 
     def low_watermarks_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Try the parked deletions of the partitions, each once, after a change of their low
@@ -182,7 +184,7 @@ class ReplicaPurgatories:
 
     @property
     def reapers(self) -> tuple[Reaper[DelayedOperation], ...]:
-        return (self.produce, self.fetch, self.delete_records)
+        return (self.produce, self.fetch, self.delete_records, self.share_fetch)
 
     def close(self) -> None:
         for reaper in self.reapers:

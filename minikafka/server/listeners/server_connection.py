@@ -80,6 +80,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_broken",
         "_counted_buffers",
         "_login",
+        "_lost_listeners",
         "_on_frame",
         "_owner",
         "_quiet_sweeps",
@@ -118,6 +119,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.client_port = 0
         self.principal = ANONYMOUS
         self.descriptor = 0  # of the socket, where there is one
+        self._lost_listeners: tuple[Callable[[ServerConnection], None], ...] = ()
         self.received_ns = 0  # when bytes arrived last
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None
@@ -199,6 +201,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reader.rest()
         self._replies.lost()
         self._owner.lost(self)
+        listeners, self._lost_listeners = self._lost_listeners, ()
+        for listener in listeners:
+            listener(self)
         self._transport = None  # that of TLS goes on to refer to methods of this object
 
     # -- the layer above calls these
@@ -213,6 +218,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Call only after ``connection_made``."""
         assert self._transport is not None
         return self._transport
+
+    def call_when_lost(self, listener: Callable[[ServerConnection], None]) -> None:
+        """Call ``listener`` when the connection is lost; once, however often it is given."""
+        if listener not in self._lost_listeners:
+            self._lost_listeners += (listener,)
 
     def open_slot(self, request_bytes: int = 0) -> ReplySlot:
         """Reserve the place of the next reply. ``request_bytes`` counts against

@@ -13,6 +13,7 @@ from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.security.delegation_tokens import TokenSettings
+from minikafka.core.share.settings import ShareGroupSettings
 from minikafka.core.share.state_shard import ShareStateConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
@@ -353,6 +354,14 @@ def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:
         remove_expired_interval_ms=config.integer(
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
+    )
+
+
+def share_group_defaults(config: Config) -> ShareGroupSettings:
+    return ShareGroupSettings(
+        lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
+        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
+        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
     )
 
 

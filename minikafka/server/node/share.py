@@ -1,13 +1,20 @@
-"""Creates the share coordinator of one broker, and its way to those of other brokers."""
+"""Creates the share coordinator of one broker, its way to those of other brokers, and what the
+broker shares as the leader of partitions."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+from minikafka.core.group.settings import SettingsOf
+from minikafka.core.share.persister import SharePersister
 from minikafka.core.share.records import SharePartitionKey
+from minikafka.core.share.session import ShareSessions
+from minikafka.core.share.settings import ShareGroupSettings
 from minikafka.kernel.cluster import SHARE_GROUP_STATE_TOPIC, CoordinatorType, TopicPartition
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.server.broker.admin.auto_topic_creation import AutoTopicCreation
@@ -15,6 +22,7 @@ from minikafka.server.broker.coordinator_log import CoordinatorLog
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.coordinator.share_coordinator import ShareCoordinator
 from minikafka.server.coordinator.share_persister import (
     ShareStatePersister,
@@ -117,3 +125,42 @@ class ShareStateParts:
         """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == SHARE_GROUP_STATE_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
+
+
+def share_partitions(
+    world: World,
+    config: Config,
+    broker_id: int,
+    replicas: ReplicaManager,
+    persister: SharePersister,
+    own_settings: SettingsOf,
+    metrics: Metrics,
+) -> SharePartitions:
+    """Create the share-partitions that a broker leads, and the share sessions of their members."""
+    defaults = views.share_group_defaults(config)
+
+    def settings(group_id: str) -> ShareGroupSettings:
+        own = own_settings(group_id)
+        if own is None:
+            return defaults
+        return replace(
+            defaults,
+            lock_duration_ms=own.share_record_lock_duration_ms,
+            isolation_level=own.share_isolation_level,
+            auto_offset_reset=own.share_auto_offset_reset,
+        )
+
+    sessions = ShareSessions(config.integer("group.share.max.share.sessions"))
+    prefix = "kafka.server:type=ShareSessionCache,name="
+    metrics.gauge(f"{prefix}ShareSessionsCount", lambda: len(sessions))
+    metrics.gauge(f"{prefix}SharePartitionsCount", lambda: sessions.partitions)
+    return SharePartitions(
+        world.clock,
+        world.workers,
+        replicas.hosted,
+        persister,
+        replicas.purgatories.share_fetch,
+        settings,
+        sessions,
+        event_log("share-partitions", broker=broker_id),
+    )

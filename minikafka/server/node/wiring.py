@@ -51,12 +51,13 @@ from minikafka.server.broker.replication.isr import (
 from minikafka.server.broker.replication.record_preparation import RecordPreparation
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.controller.kafka_controller import KafkaController
 from minikafka.server.node import config_views as views
 from minikafka.server.node.coordinators import GroupParts, TransactionParts, coordinator_lookup
 from minikafka.server.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.server.node.purgatories import BrokerPurgatories
-from minikafka.server.node.share import ShareStateParts
+from minikafka.server.node.share import ShareStateParts, share_partitions
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.session import ZkSession
 
@@ -134,14 +135,9 @@ class BrokerParts:
         self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
         self.groups = self._make_groups(listener, metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self.shares = self._make_shares(metrics)
         self._make_worker_users()
-        self.telemetry = ClientTelemetry(
-            lambda: zk.store,
-            world.clock,
-            world.entropy,
-            metrics,
-            config.integer("telemetry.max.bytes"),
-        )
+        self.telemetry = self._make_telemetry(metrics)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -177,6 +173,15 @@ class BrokerParts:
             self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
+        )
+
+    def _make_telemetry(self, metrics: Metrics) -> ClientTelemetry:
+        return ClientTelemetry(
+            lambda: self._zk.store,
+            self._world.clock,
+            self._world.entropy,
+            metrics,
+            self._config.integer("telemetry.max.bytes"),
         )
 
     def _make_topic_admin(self) -> TopicAdmin:
@@ -303,6 +308,17 @@ class BrokerParts:
             self.topic_creation,
         )
 
+    def _make_shares(self, metrics: Metrics) -> SharePartitions:
+        return share_partitions(
+            self._world,
+            self._config,
+            self._broker_id,
+            self.replicas,
+            self.share_states.persister,
+            self.group_configs.settings,
+            metrics,
+        )
+
     def _producer_id_blocks(self) -> AllocateBlock:
         of_zookeeper = ZooKeeperBlocks(lambda: self._zk.store, self._broker_id).allocate
         if not views.inter_broker_protocol(self._config).has_allocate_producer_ids:
@@ -322,10 +338,12 @@ class BrokerParts:
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self.share_states.start(tasks)
+        self.shares.start(tasks)
         self._preparation.start(tasks)
         self._conversion.start(tasks)
 
     async def stop(self) -> None:
+        self.shares.close()
         self.share_states.close()
         self.transactions.close()
         self.groups.close()
@@ -391,6 +409,7 @@ class BrokerParts:
             zookeeper_offsets=self.groups.zookeeper_offsets,
             transactions=self.transactions.coordinator,
             share_states=self.share_states.coordinator,
+            shares=self.shares,
             verification=self.transactions.verification,
             authorization=self._authorization,
             tokens=self._tokens,
@@ -407,12 +426,15 @@ class BrokerParts:
         self.groups.role_taken(topic_partition, leads, epoch)
         self.transactions.role_taken(topic_partition, leads, epoch)
         self.share_states.role_taken(topic_partition, leads, epoch)
+        if not leads:
+            self.shares.partition_lost(topic_partition)
 
     def _replica_gone(self, topic_partition: TopicPartition) -> None:
         """Notify the coordinators of a replica that was deleted or whose disk failed."""
         self.groups.replica_gone(topic_partition)
         self.transactions.replica_gone(topic_partition)
         self.share_states.replica_gone(topic_partition)
+        self.shares.partition_lost(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)

@@ -171,7 +171,7 @@ def test_a_large_response_has_the_same_bytes(version: int, topics: int) -> None:
 
 
 def test_every_api_key_is_one_row() -> None:
-    assert len(ApiKey) == 68
+    assert len(ApiKey) == 80
     assert [key for key in ApiKey if key.max_version_2_0 is not None] == list(range(43))
     assert sum(key.max_version_2_8 is not None for key in ApiKey) == 56
     assert ApiKey.LEADER_AND_ISR.api_name == "LeaderAndIsr"

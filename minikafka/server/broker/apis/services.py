@@ -39,6 +39,7 @@ from minikafka.server.broker.replication.append_order import AppendOrder
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
 from minikafka.server.broker.replication.stray_replicas import StrayReplicas
 from minikafka.server.broker.replication.transaction_verification import TransactionVerification
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper.store import ZkStore
@@ -89,6 +90,7 @@ class Services:
     zookeeper_offsets: ZookeeperOffsets
     transactions: TransactionCoordination
     share_states: ShareStateCoordination
+    shares: SharePartitions
     verification: TransactionVerification
     authorization: Authorization | None
     tokens: DelegationTokens

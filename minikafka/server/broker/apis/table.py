@@ -61,6 +61,8 @@ _ROOMS: Final[Mapping[str, tuple[ApiKey, ...]]] = MappingProxyType(
             ApiKey.LIST_TRANSACTIONS,
         ),
         "share": (
+            ApiKey.SHARE_FETCH,
+            ApiKey.SHARE_ACKNOWLEDGE,
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,
             ApiKey.READ_SHARE_GROUP_STATE,
             ApiKey.WRITE_SHARE_GROUP_STATE,

@@ -63,6 +63,7 @@ class ReplicaManagerConfig:
     producer_purgatory_purge_interval_requests: int = 1_000
     fetch_purgatory_purge_interval_requests: int = 1_000
     delete_records_purgatory_purge_interval_requests: int = 1
+    share_fetch_purgatory_purge_interval_requests: int = 1000
     isr: IsrConfig = field(default_factory=IsrConfig)
     fetcher: ReplicaFetcherConfig = field(default_factory=ReplicaFetcherConfig)
     quota: QuotaConfig = field(default_factory=QuotaConfig)
@@ -368,4 +369,5 @@ def _purgatories(clock: Clock, config: ReplicaManagerConfig) -> ReplicaPurgatori
         config.producer_purgatory_purge_interval_requests,
         config.fetch_purgatory_purge_interval_requests,
         config.delete_records_purgatory_purge_interval_requests,
+        config.share_fetch_purgatory_purge_interval_requests,
     )
