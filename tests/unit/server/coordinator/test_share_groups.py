@@ -288,6 +288,17 @@ async def test_deleted_topics_are_forgotten(lab: GroupLab) -> None:
     assert group_of(lab).initialized == {lab.image.topic_ids["b"]: frozenset({0})}
 
 
+@pytest.mark.mission("SHR-4")
+async def test_a_topic_whose_deletion_was_missed_raises_no_epoch(lab: GroupLab) -> None:
+    lab.make_topics(a=2, b=1)
+    join(lab, "m1", "a", "b")
+    await lab.settle_states()
+    beat(lab, "m1", 1)
+    lab.make_topics(b=1)
+    epoch = beat(lab, "m1", 2).member_epoch
+    assert (epoch, beat(lab, "m1", epoch).member_epoch) == (3, 3)
+
+
 # ---- deletion
 
 
