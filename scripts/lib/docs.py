@@ -12,6 +12,7 @@ from minikafka.kernel.dynamic_settings import (
     is_dynamic,
 )
 from minikafka.kernel.features import FEATURES
+from minikafka.kernel.group_settings import GROUP_CONFIG
 from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
@@ -138,6 +139,14 @@ def configuration() -> str:
         "All of them may be altered at any time.",
         "",
         *table(TOPIC_SETTINGS),
+        "",
+        "## Group",
+        "",
+        "`minikafka configs --group ID --alter` sets them for one group, also before it exists",
+        "(the config resource GROUP). They count from the next heartbeat of a member on, in the",
+        "place of the broker's key with `group.` in front, and within its limits.",
+        "",
+        *table(GROUP_CONFIG.settings.values()),
         "",
         "## Accepted without effect",
         "",

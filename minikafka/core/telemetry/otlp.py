@@ -29,7 +29,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 MAX_FIELDS: Final = 20_000
 MAX_POINTS: Final = 500
-MAX_POINT_BYTES: Final = 4_096  # of one value with its attributes, and of one attribute
+MAX_POINT_BYTES: Final = 2_048  # of one value with its attributes, and of one attribute
 MAX_ATTRIBUTES: Final = 20
 MAX_TEXT: Final = 200  # characters
 

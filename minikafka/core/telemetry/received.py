@@ -16,6 +16,7 @@ from uuid import UUID
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
 
+MAX_CLIENTS: Final = 2_000
 MAX_SERIES: Final = 20_000  # of all clients
 OF_CLIENT: Final = 500  # series of one client
 NAMES_OF_KAFKA: Final = "org_apache_kafka_"
@@ -52,8 +53,8 @@ _Clients: TypeAlias = dict[UUID, ReceivedClient]
 
 
 class ReceivedMetrics:
-    """The values of all clients. If there are too many series, those of the clients whose last push
-    is the oldest are forgotten."""
+    """The values of all clients. If there are too many clients or series, the clients whose last
+    push is the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._clients: _Clients = {}  # the last one pushed last
@@ -81,9 +82,10 @@ class ReceivedMetrics:
         client.pushed_ms, client.deadline_ms = now_ms, deadline_ms
         client.values = {s: v for s, v in client.values.items() if v.is_counter}
         taken = [_take(client, point) for point in points]
-        self._clients[client_instance_id] = client
+        if client.values:
+            self._clients[client_instance_id] = client
         self._num_series += len(client.values)
-        while self._num_series > MAX_SERIES:
+        while self._num_series > MAX_SERIES or len(self._clients) > MAX_CLIENTS:
             self._forget(next(iter(self._clients)))
         return all(taken)
 
@@ -127,11 +129,11 @@ def _take(client: ReceivedClient, point: Point) -> bool:
 
 def _legal_labels(labels: Labels, identity: Mapping[str, str]) -> Labels:
     """Return the labels with legal names, sorted. The first of a name stays; what has no legal
-    name, or that of a label of the client, goes."""
+    name, that of a label of the client, or no value, which Prometheus takes for no label, goes."""
     kept: dict[str, str] = {}
     for key, value in labels:
         name = _legal(key)
-        if _LEGAL_LABEL.fullmatch(name) and name not in identity:
+        if value and _LEGAL_LABEL.fullmatch(name) and name not in identity:
             kept.setdefault(name, value)
     return tuple(sorted(kept.items()))
 

@@ -14,6 +14,8 @@ from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern.partitions import rows_of
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.member import NOT_JOINED as SHARE_NOT_JOINED
 from minikafka.core.group.streams.reconciliation import CurrentTasks
 from minikafka.core.group.streams.tasks import task_rows
 from minikafka.kernel.cluster import topic_id_text
@@ -131,6 +133,8 @@ def _modern_facts(group: ModernGroup, limit: int) -> dict[str, Any]:
 def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
     """The details of a member; ``assigned`` are partitions by topic id, in a streams group active
     tasks by subtopology."""
+    if isinstance(group, ShareGroup):
+        return _share_member_facts(group, member_id)
     metadata, current = group.members[member_id], group.current.get(member_id)
     facts = {
         "member": member_id,
@@ -152,4 +156,15 @@ def _member_facts(group: ModernGroup, member_id: str) -> dict[str, Any]:
         "state": current.state.name,
         "assigned": assigned,
         "revokes": revokes,
+    }
+
+
+def _share_member_facts(group: ShareGroup, member_id: str) -> dict[str, Any]:
+    metadata, current = group.members[member_id], group.current.get(member_id, SHARE_NOT_JOINED)
+    return {
+        "member": member_id,
+        "client": metadata.client_id,
+        "host": metadata.client_host,
+        "epoch": current.member_epoch,
+        "assigned": {topic_id_text(name): rows for name, rows in rows_of(current.assigned)},
     }

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import HeartbeatFacts
 from minikafka.core.group.group import Group
+from minikafka.core.group.share.group import ShareGroup
+from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.heartbeat import Heartbeat
 from minikafka.kernel.cluster import INTERNAL_TOPICS
@@ -181,6 +183,10 @@ class ClusterClearing:
                 for member_id, member in list(group.members.items()):
                     leaving = HeartbeatFacts(member_id, LEAVES, member.instance_id)
                     coordinator.consumer_heartbeat(group_id, leaving, lambda _: None)
+            elif isinstance(group, ShareGroup):
+                for member_id in list(group.members):
+                    gone = ShareHeartbeatFacts(member_id, LEAVES)
+                    coordinator.share_heartbeat(group_id, gone, lambda _: None)
             elif isinstance(group, StreamsGroup):
                 for member_id in list(group.members):
                     request = StreamsGroupHeartbeatRequest(group_id, member_id, LEAVES)

@@ -219,7 +219,7 @@ async def _vanish(story: Story) -> None:
     }
     await story.finished(story.do("commit_offset", member="m1", **commit), pace=10)
     story.check("still-member", "m1" in _shares(story.cluster), focus=SHIPPING)
-    failed = await story.until_event("consumer_member_failed", group=NEW, pace=5_000)
+    failed = await story.until_event("member_removed", group=NEW, pace=5_000)
     story.check("failed", failed["reason"] == "its session has ended", focus=SHIPPING)
     refused = await _refusal(story, member="m1", **commit)
     unknown = refused == "UNKNOWN_MEMBER_ID" and _facts(story.cluster)["epoch"] == 4

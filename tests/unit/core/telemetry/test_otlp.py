@@ -160,7 +160,7 @@ def test_the_work_of_a_push_is_bounded() -> None:
         (b"\x0a\x05a", "longer than the rest"),
         (b"\x0b", "wire type 3"),
         (b"\xff" * 11, "more than 64 bits"),
-        (LARGE, "an attribute of more than 4096 bytes"),
+        (LARGE, "an attribute of more than 2048 bytes"),
     ],
 )
 def test_malformed_metrics(data: bytes, reason: str) -> None:

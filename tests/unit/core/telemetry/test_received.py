@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
-from minikafka.core.telemetry.received import MAX_SERIES, OF_CLIENT, PushedSeries, ReceivedMetrics
+from minikafka.core.telemetry.received import (
+    MAX_CLIENTS,
+    MAX_SERIES,
+    OF_CLIENT,
+    PushedSeries,
+    ReceivedMetrics,
+)
 
 A, B = UUID(int=2), UUID(int=3)
 IDENTITY = {"client_instance_id": "a", "client_id": "me"}
@@ -56,6 +62,7 @@ def test_names_and_labels_are_legal_and_no_series_is_the_brokers() -> None:
         ("client_id", "spoofed"),
         ("__name__", "spoofed"),
         ("1", "x"),
+        ("empty", ""),
     )
     push(received, gauge("kafka.server.Leader Count", 1, labels), gauge("client.x", 2))
     assert values(received, counters=False) == {
@@ -74,6 +81,10 @@ def test_clients_are_forgotten_and_series_are_bounded() -> None:
     assert set(received.clients(49)) == {A, B}
     assert set(received.clients(50)) == {A}
     assert values(received, counters=False, now_ms=100) == {}
+    for number in range(MAX_CLIENTS + 3):
+        push(received, many[0], client=UUID(int=number))
+        push(received, client=UUID(int=number + (1 << 90)))  # without values
+    assert len(received.clients(0)) == MAX_CLIENTS
     full = MAX_SERIES // OF_CLIENT
     for number in range(full + 1):
         push(received, *many[:OF_CLIENT], client=UUID(int=10 + number))
@@ -85,7 +96,10 @@ POINTS = st.lists(
         Point,
         st.sampled_from(["a", "A", "a.total", "org.apache.kafka.a", "org.apache.kafka-a"]),
         st.lists(
-            st.tuples(st.sampled_from(["x", "X", "x_", "client_id", ""]), st.just("v")), max_size=3
+            st.tuples(
+                st.sampled_from(["x", "X", "x_", "client_id", ""]), st.sampled_from(["v", ""])
+            ),
+            max_size=3,
         ).map(tuple),
         st.sampled_from(PointKind),
         st.integers(0, 9),

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from minikafka.core.group.settings import GroupSettings
 from minikafka.core.group.share.config import ShareGroupConfig
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.offset import SharePartitionOffset
 from minikafka.core.group.share.states import NO_STATES
 from minikafka.core.share.persister import InitialState, TopicIdPartition
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import view_of
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.group_settings import group_values
+from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.protocol.messages.consumer_group_heartbeat import JOINS, LEAVES
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from tests.support.coordinator.group_lab import GROUP, GroupLab
@@ -148,7 +152,7 @@ def test_a_silent_member_is_removed_when_its_session_ends(lab: GroupLab) -> None
         epoch = beat(lab, "m2", epoch).member_epoch
         lab.clock.advance(CONFIG.heartbeat_interval_ms)
     assert set(group_of(lab).members) == {"m2"}
-    assert "share_member_failed" in lab.said()
+    assert "member_removed" in lab.said()
     assert beat(lab, "m1", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -193,6 +197,19 @@ def test_groups_of_other_types_stay_what_they_are(lab: GroupLab) -> None:
     assert other.error_message == "Group classic is not a share group."
     lab.expire()
     assert group_of(lab).epoch == 1
+
+
+@pytest.mark.mission("SHR-8")
+def test_the_times_of_a_group_take_the_place_of_the_brokers(lab: GroupLab) -> None:
+    broker = BROKER_CONFIG.parse({"zookeeper.connect": "z:1"})
+    given = {"share.heartbeat.interval.ms": "7000", "share.session.timeout.ms": "50000"}
+    join(lab)
+    lab.settings[GROUP] = view_of(GroupSettings, group_values(given, broker))
+    assert beat(lab, "m1", 1).heartbeat_interval_ms == 7000
+    lab.clock.advance(CONFIG.session_timeout_ms + 1)
+    assert beat(lab, "m1", 1).error_code == ErrorCode.NONE
+    lab.clock.advance(50_001)
+    assert beat(lab, "m1", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # ---- offsets

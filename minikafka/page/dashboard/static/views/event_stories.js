@@ -292,10 +292,6 @@ export const STORIES = {
     about: group,
     says: (f) => `Member ${f.member} was removed from ${f.group}: ${f.reason}.`,
   },
-  consumer_member_failed: {
-    about: group,
-    says: (f) => `Member ${f.member} was removed from ${f.group}: ${f.reason}.`,
-  },
   classic_group_upgraded: {
     about: group,
     says: (f) => `${f.group} became a consumer group with ${f.members} members of the classic protocol.`,
