@@ -253,8 +253,16 @@ for key in ApiKey:
     found = registry.{kind}[key]
     assert found.__module__ in messages()
     # Descriptions of groups have a constant of describe_groups; the APIs of streams groups share
-    # the structures of streams_topology.
-    shared = {{prefix + "describe_groups", prefix + "streams_topology"}}
+    # the structures of streams_topology, those of share groups the assignments of consumer groups.
+    shared = {{
+        prefix + name
+        for name in (
+            "describe_groups",
+            "streams_topology",
+            "consumer_group_describe",
+            "consumer_group_heartbeat",
+        )
+    }}
     assert messages() <= {{found.__module__, *shared}}, (key, messages())
     assert found.SPEC.api_key is key and found is registry.{kind}[key]
     for module in messages():

@@ -16,7 +16,7 @@ ALL_VERSIONS: list[tuple[type[Message], int]] = [
     (cls, version)
     for classes in (REQUESTS, RESPONSES)
     for cls in classes.values()
-    for version in range(cls.SPEC.versions.last + 1)
+    for version in range(cls.SPEC.versions.first, cls.SPEC.versions.last + 1)
 ]
 
 

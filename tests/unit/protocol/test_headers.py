@@ -134,7 +134,7 @@ def test_a_request_under_the_wrong_key_is_refused() -> None:
 def test_frames_round_trip(
     key: ApiKey, correlation_id: int, client_id: str | None, data: st.DataObject
 ) -> None:
-    version = data.draw(st.integers(0, key.max_version))
+    version = data.draw(st.integers(key.first_version, key.max_version))
     header = RequestHeader(key, version, correlation_id, client_id)
     frame = encode_request(header, REQUESTS[key]())
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4

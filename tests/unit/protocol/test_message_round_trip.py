@@ -105,6 +105,6 @@ def test_registry_pairs_requests_with_responses() -> None:
         assert cls.__name__ == key.api_name + "Request"
         assert RESPONSES[key].__name__ == key.api_name + "Response"
         assert response_class(cls) is response_class(cls()) is RESPONSES[key]
-        assert version_range(key) == (0, key.max_version)
+        assert version_range(key) == (key.first_version, key.max_version)
         assert cls.SPEC.is_request
         assert not RESPONSES[key].SPEC.is_request
