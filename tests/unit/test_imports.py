@@ -253,7 +253,8 @@ for key in ApiKey:
     found = registry.{kind}[key]
     assert found.__module__ in messages()
     # Descriptions of groups have a constant of describe_groups; the APIs of streams groups share
-    # the structures of streams_topology, those of share groups the assignments of consumer groups.
+    # the structures of streams_topology, those of share groups the assignments of consumer groups,
+    # and ShareAcknowledge those of ShareFetch.
     shared = {{
         prefix + name
         for name in (
@@ -261,6 +262,7 @@ for key in ApiKey:
             "streams_topology",
             "consumer_group_describe",
             "consumer_group_heartbeat",
+            "share_fetch",
         )
     }}
     assert messages() <= {{found.__module__, *shared}}, (key, messages())
