@@ -122,7 +122,7 @@ ROOT_LOGGER = "root"  # its level counts for every logger without one
 LOGGERS = (
     "apis", "authorizer", "auto-topic-creation", "channel", "client-quotas", "client-telemetry",
     "config-admin", "config-changes", "consumer", "controller", "controller-channels",
-    "delegation-tokens", "dynamic-config", "features", "group-coordinator", "http",
+    "delegation-tokens", "dynamic-config", "features", "group-configs", "group-coordinator", "http",
     "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
     "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",

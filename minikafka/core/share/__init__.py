@@ -1,5 +1,5 @@
 """Share groups (KIP-932) below the membership: the states of a share-partition's records.
 
-``server`` keeps share-partitions at the leaders of their partitions, and their stored states at the
-share coordinator. Start with ``persister``, the interface between the two.
+``share_partition`` is the state machine at the leader of a partition, ``state_shard`` that of the
+share coordinator, which stores the states. Start with ``persister``, the interface between the two.
 """

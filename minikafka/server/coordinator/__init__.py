@@ -1,9 +1,10 @@
-"""The group coordinator and the transaction coordinator of a broker.
+"""The group, transaction and share coordinators of a broker.
 
-``GroupCoordinator`` and ``TransactionCoordinator`` implement their APIs for the request handlers;
-both are shards (``minikafka.core``) on the one ``CoordinatorRuntime``, which loads a shard when
-this broker becomes leader of its partition, appends its records and settles them. The node
-constructs them. Start with ``runtime``, then ``group_coordinator`` or ``transaction_coordinator``.
+``GroupCoordinator``, ``TransactionCoordinator`` and ``ShareCoordinator`` implement their APIs for
+the request handlers; all are shards (``minikafka.core``) on the one ``CoordinatorRuntime``, which
+loads a shard when this broker becomes leader of its partition, appends its records and settles
+them. The node constructs them. Start with ``runtime``, then with one of the three.
+``share_persister`` reaches the share coordinators of all brokers.
 
 Only ``replay`` applies records to a shard: after an append, and when ``loader`` replays the log of
 a partition that this broker has begun to lead. So what a client has been promised is always in the

@@ -70,7 +70,7 @@ VERSIONS = [
     pytest.param(key, version, id=f"{key.api_name}-{version}")
     for key in ApiKey
     if key in REQUESTS
-    for version in range(key.max_version + 1)
+    for version in range(key.first_version, key.max_version + 1)
 ]
 ERROR = ErrorCode.POLICY_VIOLATION  # an error of no special meaning anywhere
 # Kafka cannot say the error either: it closes the connection, or the response is empty.

@@ -7,6 +7,7 @@ at the end none is lost.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -271,5 +272,5 @@ class Lives(RuleBasedStateMachine):
             ), f"{offset} is lost"
 
 
-TestLives = Lives.TestCase
+TestLives = pytest.mark.mission("SHR-17")(Lives.TestCase)
 TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -33,6 +33,8 @@ from minikafka.server.coordinator.share_persister import (
 from tests.support.coordinator.group_lab import HandTasks, LabClock, MemoryLog
 from tests.support.world.recording_log import RecordingLog
 
+pytestmark = pytest.mark.mission("SHR-18")
+
 TOPIC_ID = UUID(int=3)
 P0, P1 = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 ROW = PartitionMetadata(1, 0, (1,), (1,), (), 1, 0)

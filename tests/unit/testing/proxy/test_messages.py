@@ -33,7 +33,7 @@ from tests.support.protocol.messages import messages
 VERSIONS = [
     (api_key, version)
     for api_key in ApiKey
-    for version in range(api_key.max_version + 1)
+    for version in range(api_key.first_version, api_key.max_version + 1)
     if may_have_addresses(api_key, version)
 ]
 ADDRESS = {"host", "port"}

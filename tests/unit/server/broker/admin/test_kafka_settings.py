@@ -36,6 +36,7 @@ OF_KAFKA_4 = {
     "add.partitions.to.txn.retry.backoff.max.ms",
     "add.partitions.to.txn.retry.backoff.ms",
     "group.share.assignors",
+    "group.share.max.share.sessions",
     "group.streams.heartbeat.interval.ms",
     "group.streams.initial.rebalance.delay.ms",
     "group.streams.max.heartbeat.interval.ms",
@@ -56,6 +57,7 @@ OF_KAFKA_4 = {
     "share.coordinator.state.topic.segment.bytes",
     "share.coordinator.threads",
     "share.coordinator.write.timeout.ms",
+    "share.fetch.purgatory.purge.interval.requests",
 }
 # Type and default of the keys that Kafka 4.2 defines otherwise, and those whose limits differ.
 CHANGED_IN_KAFKA_4 = (("group.share.max.size", "int", "200"),)
