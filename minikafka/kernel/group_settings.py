@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from minikafka.kernel.config import (
-    Config,
     ConfigDef,
     ConfigType,
-    InvalidConfiguration,
     at_least,
     one_of,
     row_of,
@@ -52,43 +50,3 @@ _WITHOUT_BROKER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolat
 BROKER_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {key: f"group.{key}" for key in GROUP_CONFIG.settings if key not in _WITHOUT_BROKER_KEY}
 )
-_RANGES: Final = (
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-    "share.heartbeat.interval.ms",
-    "share.session.timeout.ms",
-    "share.record.lock.duration.ms",
-    "streams.heartbeat.interval.ms",
-    "streams.session.timeout.ms",
-)
-
-
-def group_values(given: Mapping[str, str], broker: Config) -> dict[str, Any]:
-    """Return the values of a group with the settings ``given``; those of the broker for others.
-    Raises ConfigError."""
-    values = dict(GROUP_CONFIG.parse(given).values)
-    values.update((k, broker.values[b]) for k, b in BROKER_KEYS.items() if k not in given)
-    return values
-
-
-def check_group(given: Mapping[str, str], broker: Config) -> None:
-    """Check the settings of a group against the limits of the broker (Kafka's ``GroupConfig``).
-    Raises ConfigError."""
-    for name in given:
-        if name not in GROUP_CONFIG.settings:
-            raise InvalidConfiguration(f"Unknown group config name: {name}")
-    values = group_values(given, broker)
-    for key in _RANGES:
-        kind, _, name = key.partition(".")
-        low, high = f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
-        if values[key] < broker.values[low]:
-            raise InvalidConfiguration(f"{key} must be greater than or equal to {low}")
-        if values[key] > broker.values[high]:
-            raise InvalidConfiguration(f"{key} must be less than or equal to {high}")
-    standbys, most = "streams.num.standby.replicas", "group.streams.max.standby.replicas"
-    if values[standbys] > broker.values[most]:
-        raise InvalidConfiguration(f"{standbys} must be less than or equal to {most}")
-    for kind in ("consumer", "share", "streams"):
-        session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if values[session] <= values[beat]:
-            raise InvalidConfiguration(f"{session} must be greater than {beat}")
