@@ -17,9 +17,13 @@ ALLOWED = {
     "Assignment": "protocol/messages",
     "DescribedGroup": "protocol/messages",
     "EpochEndOffset": "protocol/messages",
+    "FetchPartition": "protocol/messages",
+    "FetchTopic": "protocol/messages",
+    "ForgottenTopic": "protocol/messages",
     "LeaderIdAndEpoch": "protocol/messages",
     "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern.MemberState",
     "NodeEndpoint": "protocol/messages",
+    "PartitionData": "protocol/messages",
     "PartitionMetadata": "protocol/messages, core.metadata_image",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",
@@ -28,6 +32,7 @@ ALLOWED = {
     "Admin": "aio, client",
     "Consumer": "aio, client",
     "Producer": "aio, client",
+    "ShareConsumer": "aio, client",
 }
 
 
