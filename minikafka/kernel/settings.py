@@ -21,6 +21,7 @@ from minikafka.kernel.config import (
     one_of,
     row_of,
 )
+from minikafka.kernel.group_settings import group_times_problem
 from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
@@ -417,28 +418,7 @@ def _together(values: Mapping[str, Any]) -> str | None:
             f"{delay}={values[delay]} should always be less than {idle}={values[idle]} to prevent "
             "failed authentication responses from timing out"
         )
-    problems = (_group_times(values, kind) for kind in ("consumer", "share", "streams"))
-    return next(filter(None, problems), None)
-
-
-def _group_times(values: Mapping[str, Any], kind: str) -> str | None:
-    """Return why the times of a kind of group do not go together; None if they do."""
-    prefix = f"group.{kind}."
-    ranges = ["heartbeat.interval.ms", "session.timeout.ms"]
-    if kind == "share":
-        ranges.append("record.lock.duration.ms")
-    for name in ranges:
-        key, low, high = prefix + name, f"{prefix}min.{name}", f"{prefix}max.{name}"
-        if values[high] < values[low]:
-            return f"{high} must be greater than or equal to {low}"
-        if values[key] < values[low]:
-            return f"{key} must be greater than or equal to {low}"
-        if values[key] > values[high]:
-            return f"{key} must be less than or equal to {high}"
-    beat, session = (prefix + name for name in ranges[:2])
-    if values[beat] >= values[session]:
-        return f"{beat} must be less than {session}"
-    return None
+    return group_times_problem(values)
 
 
 BROKER_CONFIG = ConfigDef.of(

@@ -96,6 +96,19 @@ def reasons(keys: Mapping[str, str]) -> list[str]:
     return ["| key | why |", "|---|---|", *rows]
 
 
+def group_section() -> list[str]:
+    return [
+        "## Group",
+        "",
+        "`minikafka configs --group ID --alter` sets them for one group, also before it exists",
+        "(the config resource GROUP). They count from the next heartbeat of a member on, in the",
+        "place of the broker's key with `group.` in front, and within its limits.",
+        "",
+        *table(GROUP_CONFIG.settings.values()),
+        "",
+    ]
+
+
 def configuration() -> str:
     """docs/reference/configuration.md as it should be."""
     described = {row.name for group in REFUSED_GROUPS for row in group.rows}
@@ -140,14 +153,7 @@ def configuration() -> str:
         "",
         *table(TOPIC_SETTINGS),
         "",
-        "## Group",
-        "",
-        "`minikafka configs --group ID --alter` sets them for one group, also before it exists",
-        "(the config resource GROUP). They count from the next heartbeat of a member on, in the",
-        "place of the broker's key with `group.` in front, and within its limits.",
-        "",
-        *table(GROUP_CONFIG.settings.values()),
-        "",
+        *group_section(),
         "## Accepted without effect",
         "",
         "These keys of Kafka may be in a configuration file, so that existing files can be used.",

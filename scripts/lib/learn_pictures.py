@@ -45,6 +45,7 @@ DRAWN: Final[Mapping[str, str]] = {
     "transactions": "no-return",
     "partitioners": "order-lost",
     "assignors": "why-two",
+    "consumer-groups": "two-steps",
     "playground": "kill-1",
 }
 

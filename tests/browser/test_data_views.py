@@ -175,6 +175,33 @@ def test_the_phase_of_a_group_moves_and_members_wait(tab: Page, process: FakePag
     expect(tab.get_by_text("in JoinGroup")).to_have_count(2)
 
 
+@pytest.mark.mission("G848-13")
+def test_members_of_a_consumer_group_have_epochs_and_wait(module_page: Page) -> None:
+    found = module_page.evaluate(
+        """async ([facts, inside]) => {
+            const { membersOf } = await import("/static/parts/group_detail.js");
+            const { emptyState } = await import("/static/reducer.js");
+            return membersOf("shipping", facts, { broker: 1, facts: inside }, emptyState())
+                .map(({ client, epoch, target, waits }) => [client, epoch, target, waits]);
+        }""",
+        [
+            {
+                "members": [
+                    {"member_id": id, "client_id": id, "epoch": epoch, "target_assignment": target}
+                    for id, epoch, target in (("m1", 1, {"t": [0]}), ("m2", 2, {"t": [1, 2]}))
+                ]
+            },
+            {
+                "members": [
+                    {"member": id, "client": id, "state": state}
+                    for id, state in (("m1", "UNREVOKED_PARTITIONS"), ("m2", "STABLE"))
+                ]
+            },
+        ],
+    )
+    assert found == [["m1", 1, "t: 0", "to revoke"], ["m2", 2, "t: 1, 2", ""]]
+
+
 @pytest.mark.mission("GLASS-73")
 def test_lag_lines_have_a_table_twin_that_grows(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "groups/billing")

@@ -33,7 +33,9 @@ def cluster() -> Iterator[InsideCluster]:
         "group.initial.rebalance.delay.ms": 0,
         "group.streams.initial.rebalance.delay.ms": 1_000,
         "group.streams.heartbeat.interval.ms": 500,
+        "group.streams.min.heartbeat.interval.ms": 500,
         "group.streams.session.timeout.ms": 5_000,
+        "group.streams.min.session.timeout.ms": 5_000,
     }
     with InsideCluster(3, settings) as running:
         topics = [NewTopic("lines", 4, 3), NewTopic("counts", 2, 3)]

@@ -49,17 +49,17 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
     StatusCode,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    TaskOffset,
     Topology,
 )
 from minikafka.protocol.messages.streams_group_log import StreamsGroupMetadataValue
 from minikafka.protocol.messages.streams_topology import (
     CopartitionGroup,
-    Endpoint,
     KeyValue,
     Subtopology,
     TaskIds,
+    TaskOffset,
     TopicInfo,
+    UserEndpoint,
 )
 from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
@@ -328,7 +328,7 @@ async def stateless_tasks(talk: Conversation) -> None:
     await talk.describe("is described without counts")
     await talk.beat("stays", "m1", 2)
     await talk.join("joins again", "m1", STATELESS, **facts)
-    await talk.join("another joins", "m2", STATELESS, user_endpoint=Endpoint("host2", 80))
+    await talk.join("another joins", "m2", STATELESS, user_endpoint=UserEndpoint("host2", 80))
     await talk.beat("is to revoke", "m1", 2)
     await talk.own("is to revoke still", "m1", 2, active(0, 1, 2, 3))
     await talk.beat("waits for the other", "m2", 3)

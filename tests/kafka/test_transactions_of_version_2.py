@@ -11,8 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.aio import Admin, Consumer, Producer
+from minikafka.core.client.admin.transactions import TransactionDescription
 from minikafka.core.transaction.records import decode_record, encode_record
-from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -485,3 +487,35 @@ def test_answers_records_and_markers_are_those_of_kafka_4(theirs: str, ours: str
         assert answer == expected, label
     assert our_records == records
     assert our_batches == batches
+
+
+async def use(address: str) -> tuple[list[bytes | None], int]:
+    """Run transactions of our producer. Return what a reader of committed records sees, and the
+    last epoch."""
+    topic, position = "copies", {TopicPartition("copies", 0): 1}
+    async with Admin(address) as admin:
+        await admin.create_topic(topic, 1, 1)
+        await admin.wait_for_topic(topic, 1)
+    async with Producer(address, transactional_id="ours") as producer:
+        await producer.init_transactions()
+        for number in range(5):
+            producer.begin_transaction()
+            await producer.send(topic, b"%d" % number)
+            await producer.send_offsets_to_transaction(position, "copiers")
+            await (producer.abort_transaction() if number == 2 else producer.commit_transaction())
+    async with Admin(address) as admin:
+        found = (await admin.describe_transactions(["ours"]))["ours"]
+    assert isinstance(found, TransactionDescription)
+    async with Consumer(
+        address, topics=[topic], auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
+        return [record.value async for record in consumer.read_to()], found.producer_epoch
+
+
+@pytest.mark.mission("TV2-10")
+@pytest.mark.parametrize("broker", ["theirs", "ours"])
+def test_our_producer_has_an_epoch_for_each_transaction_at_both(
+    broker: str, request: pytest.FixtureRequest
+) -> None:
+    values, epoch = asyncio.run(use(request.getfixturevalue(broker)))
+    assert (values, epoch) == ([b"0", b"1", b"3", b"4"], 5)

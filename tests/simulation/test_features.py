@@ -12,17 +12,17 @@ from minikafka.client import Admin
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.features import (
+    FEATURES,
     GROUP_VERSION,
     FeatureUpdate,
     Levels,
     UpgradeType,
-    supported_features,
 )
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator.cluster import SimCluster
 
 CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
-SUPPORTED = supported_features(("classic", "consumer", "streams"))
+SUPPORTED = {feature.name: feature.levels for feature in FEATURES}
 NEWEST = {name: levels.highest for name, levels in SUPPORTED.items()}
 DONE: Mapping[str, KafkaError | None] = dict.fromkeys(SUPPORTED)
 ON = [FeatureUpdate(name, level, UpgradeType.UPGRADE) for name, level in NEWEST.items()]

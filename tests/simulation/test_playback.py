@@ -246,6 +246,7 @@ def test_a_broker_with_a_broken_disk_ends_and_can_be_repaired() -> None:
 
 PLAYED_IN_TEST_PLAYED_ACTIONS = {
     "add_partitions",
+    "commit_offset",
     "slow_link",
     "normal_link",
     "hold_message",

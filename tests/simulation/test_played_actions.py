@@ -161,6 +161,53 @@ def test_a_group_uses_the_wanted_assignor(assignor: str, expected: list[list[int
 
 
 @pytest.mark.mission("LEARN-20")
+def test_a_consumer_group_waits_for_a_slow_member_and_refuses_a_dead_one() -> None:
+    settings = {"group.consumer.session.timeout.ms": "6000"}
+    with begun(Recipe(seed=7, settings=settings, actions=TOPIC.actions)) as playback:
+        done(playback, "add_partitions", partitions=4)
+        member: dict[str, Value] = {"protocol": "consumer", "assignor": "range"}
+        begin(playback, "join_group", revoke_ms=7_000, **member)
+        assert playback.run_until(lambda cluster: shares_of(cluster) == [[0, 1, 2, 3]])
+        begin(playback, "join_group", member="m2", **member)
+        assert playback.run_until(lambda cluster: shares_of(cluster) == [[], [0, 1, 2, 3]])
+        waits_us = playback.now_us
+        assert playback.run_until(lambda cluster: all(shares_of(cluster)))
+        assert playback.now_us > waits_us + 7 * S
+        assert sorted(map(len, shares_of(playback.cluster))) == [2, 2]
+        done(playback, "vanish", member="m2")
+        assert done(playback, "commit_offset", member="m2", offset=0) is None
+        assert "STALE_MEMBER_EPOCH" in (done(playback, "commit_offset", offset=0, epoch=9) or "")
+        assert playback.run_until(lambda cluster: shares_of(cluster) == [[0, 1, 2, 3]])
+        assert "UNKNOWN_MEMBER_ID" in (done(playback, "commit_offset", member="m2", offset=0) or "")
+        assert done(playback, "leave_group", member="m2") == "the group g has no member m2"
+        playback.advance_to(playback.now_us + S)
+        check_replay(playback)
+
+
+def shares_of(cluster: SimCluster) -> list[list[int]]:
+    return sorted(looks.shares(cluster, "g").values())
+
+
+@pytest.mark.mission("LEARN-20")
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"assignor": "uniform"}, "the classic protocol refuses this: "),
+        ({"protocol": "consumer", "session_ms": 6_000}, "the consumer protocol refuses this: "),
+        ({"protocol": "consumer", "assignor": "sticky"}, "UNSUPPORTED_ASSIGNOR: "),
+    ],
+)
+def test_what_a_group_protocol_does_not_have_is_refused(
+    arguments: dict[str, Value], problem: str
+) -> None:
+    with begun() as playback:
+        assert (done(playback, "join_group", **arguments) or "").startswith(problem)
+        assert done(playback, "commit_offset", member="m3", offset=0) == (
+            "the group g has no member m3"
+        )
+
+
+@pytest.mark.mission("LEARN-20")
 def test_a_member_of_two_topics_says_what_it_gets_and_gives_up() -> None:
     with begun() as playback:
         assert done(playback, "add_partitions", partitions=2) is None

@@ -329,6 +329,21 @@ def test_a_reader_runs_to_a_change(what: str, event: str) -> None:
 
 
 @pytest.mark.mission("LEARN-15")
+def test_a_reader_runs_to_a_change_of_a_consumer_group() -> None:
+    """A second member raises the group epoch."""
+    joins = [
+        TimedAction(t_us, "join_group", {"topic": "t", "member": member, "protocol": "consumer"})
+        for member, t_us in (("m1", 4 * S), ("m2", 6 * S))
+    ]
+    recipe = Recipe("joins", seed=1, actions=[*KILLS.actions[:1], *joins])
+    with opened(recipe) as reader:
+        reader.request("scrub", to_us=5_990_000)
+        reader.request("run_until", what="rebalance", budget_ms=5_000)
+        assert reader.page.playback["reached"]
+        assert 6 * S <= reader.page.playback["now_us"] < 6 * S + 100_000
+
+
+@pytest.mark.mission("LEARN-15")
 def test_a_reader_runs_to_an_event_and_to_a_message() -> None:
     with opened(KILLS) as reader:
         reader.request("run_until", what="replica_became_leader", budget_ms=5_000)

@@ -25,13 +25,13 @@ from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import SHARE
 from minikafka.core.client.admin.share_groups import (
     ShareGroupDescription,
-    SharePartitionOffset,
+    SharePartitionStart,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 # None for a partition that has not begun.
-ShareOffsets: TypeAlias = Mapping[TopicPartition, SharePartitionOffset | KafkaError | None]
+ShareOffsets: TypeAlias = Mapping[TopicPartition, SharePartitionStart | KafkaError | None]
 
 STATES = ("Empty", "Stable", "Dead")
 
@@ -170,7 +170,7 @@ def offsets_table(
     rows = []
     for (topic, partition), found in sorted(offsets.items()):
         cells: list[object] = [MISSING, MISSING, MISSING]
-        if isinstance(found, SharePartitionOffset):
+        if isinstance(found, SharePartitionStart):
             lag = MISSING if found.lag is None else found.lag
             cells = [found.leader_epoch, found.start_offset, lag]
         rows.append((group_id, topic, partition, *(cells if verbose else cells[1:])))
@@ -238,7 +238,7 @@ def group_json(
                 "leader_epoch": found.leader_epoch,
                 "lag": found.lag,
             }
-            if isinstance(found, SharePartitionOffset)
+            if isinstance(found, SharePartitionStart)
             else {"topic": topic, "partition": partition, "error": found and str(found)}
             for (topic, partition), found in sorted(offsets.items())
         ]

@@ -16,8 +16,8 @@ from minikafka.client import EARLIEST_TIMESTAMP, OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import STREAMS
 from minikafka.core.client.admin.streams_groups import (
+    MemberTasks,
     StreamsGroupDescription,
-    TaskAssignment,
     Tasks,
 )
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
@@ -141,7 +141,7 @@ def _members_table(group: StreamsGroupDescription, verbose: bool) -> str:
     return kafka_table(columns, rows)
 
 
-def _tasks_text(assignment: TaskAssignment, prefix: str = "") -> str:
+def _tasks_text(assignment: MemberTasks, prefix: str = "") -> str:
     kinds = {
         "ACTIVE": assignment.active,
         "STANDBY": assignment.standby,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from minikafka.client.admin.broker_calls import outcomes_of
 from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
 from minikafka.core.client.admin import share_groups as calls
-from minikafka.core.client.admin.share_groups import ShareGroupDescription, SharePartitionOffset
+from minikafka.core.client.admin.share_groups import ShareGroupDescription, SharePartitionStart
 from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
@@ -49,7 +49,7 @@ class ShareGroupAdmin:
         partitions: Iterable[TopicPartition] | None = None,
         *,
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, SharePartitionOffset | KafkaError | None]:
+    ) -> dict[TopicPartition, SharePartitionStart | KafkaError | None]:
         """Return where ``partitions`` start for the group, or all that it has. None for a partition
         that has not begun. Raises KafkaError."""
         call = calls.share_group_offsets(group_id, partitions)

@@ -138,8 +138,7 @@ class ModernGroups(ABC, Generic[G]):
         result: GroupResult[None] = CoordinatorResult(None)
         if group.is_dead or member_id not in group.members:
             return result
-        event = f"{group.TYPE}_member_failed"
-        result.event(event, group=group.group_id, member=member_id, reason=reason)
+        result.event("member_removed", group=group.group_id, member=member_id, reason=reason)
         group.last_eviction = Eviction(member_id, reason, now_ms)
         changes = GroupChanges(group)
         successor = self.remove(changes, [member_id], image, now_ms, result)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from minikafka.core.telemetry.subscriptions import (
     Attributes,
-    Subscription,
+    MetricsSubscription,
     subscription_id,
     subscription_of,
 )
@@ -65,7 +65,7 @@ class ClientInstance:
         self,
         client_instance_id: UUID,
         origin: Origin,
-        subscription: Subscription,
+        subscription: MetricsSubscription,
         version: int,
     ) -> None:
         self.client_instance_id = client_instance_id
@@ -136,7 +136,7 @@ class ClientInstances:
     time go first."""
 
     def __init__(self) -> None:
-        self._resources: dict[str, Subscription] = {}
+        self._resources: dict[str, MetricsSubscription] = {}
         self._version = 0
         self._instances: dict[UUID, ClientInstance] = {}  # the last one was used last
         self._next_expiry_ms = _NEVER_MS
@@ -149,7 +149,7 @@ class ClientInstances:
         """The names of the client metrics resources."""
         return self._resources.keys()
 
-    def set_resource(self, name: str, subscription: Subscription | None) -> None:
+    def set_resource(self, name: str, subscription: MetricsSubscription | None) -> None:
         """Set what a client metrics resource says; None for one that is gone. Instances get their
         new subscription with their next request."""
         if subscription is not None:

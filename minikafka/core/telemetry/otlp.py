@@ -29,7 +29,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 MAX_FIELDS: Final = 20_000
 MAX_POINTS: Final = 500
-MAX_POINT_BYTES: Final = 4_096  # of one value with its attributes, and of one attribute
+MAX_POINT_BYTES: Final = 2_048  # of one value with its attributes, and of one attribute
 MAX_ATTRIBUTES: Final = 20
 MAX_TEXT: Final = 200  # characters
 
@@ -140,7 +140,7 @@ class _Decoder:
                 yield self._point(_bounded(point), name, labels, kind)
 
     def _point(self, data: memoryview, name: str, labels: Labels, kind: PointKind) -> Point:
-        value, own = 0.0, []
+        value, own = 0.0, list[tuple[str, str]]()
         for number, content in self._fields(data):
             if number == 4:
                 value = _double(content)

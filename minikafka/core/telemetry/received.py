@@ -16,6 +16,7 @@ from uuid import UUID
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
 
+MAX_CLIENTS: Final = 2_000
 MAX_SERIES: Final = 20_000  # of all clients
 OF_CLIENT: Final = 500  # series of one client
 NAMES_OF_KAFKA: Final = "org_apache_kafka_"
@@ -25,7 +26,7 @@ _ILLEGAL = re.compile(r"[^a-z0-9_]")
 _LEGAL_LABEL = re.compile(r"[a-z]\w*", re.ASCII)
 
 
-class Series(NamedTuple):
+class PushedSeries(NamedTuple):
     """The name and the labels of a value of a client; those of the client itself are not in it."""
 
     name: str
@@ -44,7 +45,7 @@ class ReceivedClient:
 
     def __init__(self, identity: Mapping[str, str]) -> None:
         self.identity = identity
-        self.values: dict[Series, Value] = {}
+        self.values: dict[PushedSeries, Value] = {}
         self.pushed_ms = self.deadline_ms = 0
 
 
@@ -52,8 +53,8 @@ _Clients: TypeAlias = dict[UUID, ReceivedClient]
 
 
 class ReceivedMetrics:
-    """The values of all clients. If there are too many series, those of the clients whose last push
-    is the oldest are forgotten."""
+    """The values of all clients. If there are too many clients or series, the clients whose last
+    push is the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._clients: _Clients = {}  # the last one pushed last
@@ -81,9 +82,10 @@ class ReceivedMetrics:
         client.pushed_ms, client.deadline_ms = now_ms, deadline_ms
         client.values = {s: v for s, v in client.values.items() if v.is_counter}
         taken = [_take(client, point) for point in points]
-        self._clients[client_instance_id] = client
+        if client.values:
+            self._clients[client_instance_id] = client
         self._num_series += len(client.values)
-        while self._num_series > MAX_SERIES:
+        while self._num_series > MAX_SERIES or len(self._clients) > MAX_CLIENTS:
             self._forget(next(iter(self._clients)))
         return all(taken)
 
@@ -93,14 +95,14 @@ class ReceivedMetrics:
             self._forget(each)
         return self._clients
 
-    def samples(self, counters: bool, now_ms: int) -> Iterator[tuple[Series, float]]:
+    def samples(self, counters: bool, now_ms: int) -> Iterator[tuple[PushedSeries, float]]:
         """Iterate over the values of counters, or of all others, with the labels of their
         clients. Pushes may be received meanwhile."""
         for client in list(self.clients(now_ms).values()):
             own = tuple(client.identity.items())
             for series, value in list(client.values.items()):
                 if value.is_counter is counters:
-                    yield Series(series.name, (*own, *series.labels)), value.value
+                    yield PushedSeries(series.name, (*own, *series.labels)), value.value
 
     def _forget(self, client_instance_id: UUID) -> None:
         self._num_series -= len(self._clients.pop(client_instance_id).values)
@@ -114,7 +116,7 @@ def _take(client: ReceivedClient, point: Point) -> bool:
         name = OTHER_NAMES + name
     if is_counter and not name.endswith("_total"):
         name += "_total"
-    series = Series(name, _legal_labels(point.labels, client.identity))
+    series = PushedSeries(name, _legal_labels(point.labels, client.identity))
     before = client.values.get(series)
     if before is None and len(client.values) >= OF_CLIENT:
         return False
@@ -127,11 +129,11 @@ def _take(client: ReceivedClient, point: Point) -> bool:
 
 def _legal_labels(labels: Labels, identity: Mapping[str, str]) -> Labels:
     """Return the labels with legal names, sorted. The first of a name stays; what has no legal
-    name, or that of a label of the client, goes."""
+    name, that of a label of the client, or no value, which Prometheus takes for no label, goes."""
     kept: dict[str, str] = {}
     for key, value in labels:
         name = _legal(key)
-        if _LEGAL_LABEL.fullmatch(name) and name not in identity:
+        if value and _LEGAL_LABEL.fullmatch(name) and name not in identity:
             kept.setdefault(name, value)
     return tuple(sorted(kept.items()))
 

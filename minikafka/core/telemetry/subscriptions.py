@@ -7,10 +7,8 @@ of ``match`` have RE2's syntax, not Java's, so that none takes more than linear 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
-
-from crc32c import crc32c
 
 from minikafka.core.regexes import Pattern, compile_regex
 from minikafka.kernel.client_metrics_settings import (
@@ -22,6 +20,12 @@ from minikafka.kernel.client_metrics_settings import (
 )
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import crc32c
+else:
+    crc32c = LazyModule("crc32c")
 
 CLIENT_INSTANCE_ID: Final = "client_instance_id"
 CLIENT_ID: Final = "client_id"
@@ -47,7 +51,7 @@ LONGEST_INTERVAL_MS: Final = 60 * 60 * 1000
 Attributes: TypeAlias = Mapping[str, str]
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     """What the clients that match push. ``metrics`` are prefixes of names, in their order;
     ``ALL_METRICS`` stands for every metric."""
 
@@ -63,7 +67,7 @@ class Subscription(NamedTuple):
         )
 
 
-def parse_subscription(given: Mapping[str, str]) -> Subscription:
+def parse_subscription(given: Mapping[str, str]) -> MetricsSubscription:
     """Return what a client metrics resource says.
 
     Raises KafkaError: INVALID_REQUEST for unknown keys and intervals out of range, INVALID_CONFIG
@@ -84,7 +88,7 @@ def parse_subscription(given: Mapping[str, str]) -> Subscription:
             f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between "
             f"{LEAST_INTERVAL_MS} and {LONGEST_INTERVAL_MS} (1 hour)",
         )
-    return Subscription(config.list(METRICS), interval_ms, _patterns(config.list(MATCH)))
+    return MetricsSubscription(config.list(METRICS), interval_ms, _patterns(config.list(MATCH)))
 
 
 def _patterns(texts: Iterable[str]) -> Mapping[str, Pattern]:
@@ -102,7 +106,9 @@ def _patterns(texts: Iterable[str]) -> Mapping[str, Pattern]:
     return found
 
 
-def subscription_of(attributes: Attributes, resources: Iterable[Subscription]) -> Subscription:
+def subscription_of(
+    attributes: Attributes, resources: Iterable[MetricsSubscription]
+) -> MetricsSubscription:
     """Return what a client shall push: the metrics of all resources that match it, sorted, at the
     shortest of their intervals, but at least every ``DEFAULT_INTERVAL_MS``."""
     metrics: set[str] = set()
@@ -113,13 +119,13 @@ def subscription_of(attributes: Attributes, resources: Iterable[Subscription]) -
             interval_ms = min(interval_ms, resource.interval_ms)
     if ALL_METRICS in metrics:
         metrics = {ALL_METRICS}
-    return Subscription(tuple(sorted(metrics)), interval_ms)
+    return MetricsSubscription(tuple(sorted(metrics)), interval_ms)
 
 
-def subscription_id(subscription: Subscription, client_instance_id: UUID) -> int:
+def subscription_id(subscription: MetricsSubscription, client_instance_id: UUID) -> int:
     """Return Kafka's id of what a client pushes, a signed number of 32 bits: the CRC-32C of the
     metrics and the interval, xored with Java's hash of the client's id."""
     text = f"[{', '.join(subscription.metrics)}]{subscription.interval_ms}"
     folded = (client_instance_id.int >> 64) ^ (client_instance_id.int & (1 << 64) - 1)
-    number: int = crc32c(text.encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)
+    number: int = crc32c.crc32c(text.encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)
     return number - (1 << 32) if number >= 1 << 31 else number

@@ -10,8 +10,8 @@ from minikafka.client import Admin
 from minikafka.core.client.admin.configs import ConfigAlteration
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.client.assignors.catalogue import ASSIGNORS
-from minikafka.core.client.assignors.range import RANGE
 from minikafka.core.config_resources import AlterOperation, ResourceType
+from minikafka.core.group.consumer.assignors import ASSIGNORS as REMOTE_ASSIGNORS
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import ElectionType, TopicPartition
@@ -19,7 +19,16 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationError, NoNode
 from minikafka.page.learn import clients
-from minikafka.page.learn.clients import ACKS, ANY_PARTITION, PlayedMember, PlayedProducer, reason
+from minikafka.page.learn.clients import (
+    ACKS,
+    ANY_PARTITION,
+    DEFAULT_ASSIGNOR,
+    OWN_EPOCH,
+    SESSION_MS,
+    PlayedMember,
+    PlayedProducer,
+    reason,
+)
 from minikafka.page.learn.hosts import hosts_of
 from minikafka.page.learn.lesson import LessonTimers
 from minikafka.page.learn.messages import MessageLog
@@ -35,7 +44,10 @@ MAX_LINGER_MS = 10_000
 MAX_SLOW_MS = 60_000
 MAX_TIMERS = 50
 MAX_DELAY_MS = 600_000
+MAX_REVOKE_MS = 600_000
 MAX_PARTITION = 999
+MAX_OFFSET = 2**31
+MAX_EPOCH = 2**31 - 1
 _TOPIC_SETTINGS = """
     cleanup.policy compression.type delete.retention.ms file.delete.delay.ms flush.messages flush.ms
     follower.replication.throttled.replicas index.interval.bytes
@@ -43,6 +55,9 @@ _TOPIC_SETTINGS = """
     message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas
     retention.bytes retention.ms segment.bytes segment.ms unclean.leader.election.enable
 """
+
+# The default of the protocol, those of classic clients, and those of the coordinator.
+_ASSIGNORS = (DEFAULT_ASSIGNOR, *dict.fromkeys((*ASSIGNORS, *REMOTE_ASSIGNORS)))
 
 Arguments: TypeAlias = Mapping[str, Any]
 
@@ -375,20 +390,29 @@ class Stagehand:
     async def join_group(self, given: Arguments) -> None:
         """Start a consumer, and return when it has ended."""
         name = (given["group"], given["member"])
-        if name in self._consumers:
+        known = self._consumers.get(name)
+        if known is not None and not known.has_ended:
             raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
-        member = self._consumers[name] = PlayedMember(self.cluster, *name)
-        topics = [topic for topic in (given["topic"], given["second_topic"]) if topic]
         try:
-            await member.read(topics, given["session_ms"], given["assignor"])
-        finally:
-            del self._consumers[name]
+            member = PlayedMember(self.cluster, given)
+        except ValueError as error:
+            raise NotPossible(f"the {given['protocol']} protocol refuses this: {error}") from None
+        self._consumers[name] = member
+        await member.read()
 
     async def leave_group(self, given: Arguments) -> None:
         self._member(given).stopping = True
 
     async def vanish(self, given: Arguments) -> None:
         self._member(given).vanish()
+
+    async def commit_offset(self, given: Arguments) -> None:
+        """Commit an offset as a member, which may have been killed, as a client does that has
+        missed what happened to its group."""
+        member = self._started_member(given).membership
+        if given["epoch"] != OWN_EPOCH:
+            member = member._replace(generation=given["epoch"])
+        await clients.commit(self.cluster, member, _partition(given), given["offset"])
 
     # ------------------------------------------------------------------------------- transactions
 
@@ -458,9 +482,16 @@ class Stagehand:
         self.cluster.simulation.unclog(one, other)
         self.cluster.simulation.unclog(other, one)
 
-    def _member(self, given: Arguments) -> PlayedMember:
+    def _started_member(self, given: Arguments) -> PlayedMember:
+        """Return the last member of this name, also if it has ended."""
         member = self._consumers.get((given["group"], given["member"]))
         if member is None:
+            raise NotPossible(f"the group {given['group']} has no member {given['member']}")
+        return member
+
+    def _member(self, given: Arguments) -> PlayedMember:
+        member = self._started_member(given)
+        if member.has_ended:
             raise NotPossible(f"the group {given['group']} has no member {given['member']}")
         return member
 
@@ -603,14 +634,28 @@ _ROWS = (
         (
             TOPIC,
             *MEMBER,
-            ActionArgument("session_ms", "number", 10_000, 6_000, 300_000),
-            ActionArgument("assignor", "choice", RANGE.name, choices=tuple(ASSIGNORS)),
+            ActionArgument("protocol", "choice", "classic", choices=("classic", "consumer")),
+            ActionArgument("session_ms", "number", SESSION_MS, 6_000, 300_000),
+            ActionArgument("assignor", "choice", DEFAULT_ASSIGNOR, choices=_ASSIGNORS),
             ActionArgument("second_topic", "text", ""),
+            ActionArgument("revoke_ms", "number", 0, 0, MAX_REVOKE_MS),
         ),
         Stagehand.join_group,
     ),
     ActionRow("leave_group", "Stop a consumer in order.", MEMBER, Stagehand.leave_group),
     ActionRow("vanish", "Kill a consumer.", MEMBER, Stagehand.vanish),
+    ActionRow(
+        "commit_offset",
+        "Commit an offset for a consumer, in its generation or epoch or in another.",
+        (
+            TOPIC,
+            PARTITION,
+            ActionArgument("offset", "number", None, 0, MAX_OFFSET),
+            *MEMBER,
+            ActionArgument("epoch", "number", OWN_EPOCH, OWN_EPOCH, MAX_EPOCH),
+        ),
+        Stagehand.commit_offset,
+    ),
     ActionRow(
         "set_config",
         "Change a setting of a topic; no value removes it.",
@@ -632,7 +677,7 @@ _ROWS = (
     ActionRow(
         "delete_records",
         "Delete the records of a partition before an offset.",
-        (TOPIC, PARTITION, ActionArgument("offset", "number", None, 0, 2**31)),
+        (TOPIC, PARTITION, ActionArgument("offset", "number", None, 0, MAX_OFFSET)),
         Stagehand.delete_records,
     ),
     ActionRow(

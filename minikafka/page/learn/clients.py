@@ -18,7 +18,11 @@ from minikafka.client import (
 )
 from minikafka.client.connections import Connections
 from minikafka.client.producer.sender import RecordMetadata
+from minikafka.client.session import Coordinators
+from minikafka.core.client.assignors.range import RANGE
+from minikafka.core.client.consumer.group_calls import offset_commit
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.core.client.producer.calls import ProduceCall, produce
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.disk_errors import with_errno_names
@@ -34,6 +38,9 @@ MAX_SHOWN_VALUES = 40
 FETCH_GRACE_MS = 50  # for the way of the response
 ACKS: Mapping[str, int] = {"all": -1, "1": 1, "0": 0}
 ANY_PARTITION = -1
+OWN_EPOCH = -1
+SESSION_MS = 10_000
+DEFAULT_ASSIGNOR = "default"
 BOOTSTRAP_SERVER = -1  # the node id of the first one
 
 
@@ -162,6 +169,21 @@ async def fetch(cluster: SimCluster, given: Mapping[str, Any]) -> None:
     _note_read(cluster, given, records)
 
 
+async def commit(
+    cluster: SimCluster, member: GroupMetadata, partition: TopicPartition, offset: int
+) -> None:
+    """Commit an offset once, and note that it was accepted. Raises KafkaError."""
+    config = ConsumerConfig()
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        call = offset_commit(member, {partition: OffsetAndMetadata(offset)})
+        session = consumer.session
+        error = (await Coordinators(session).call(call, session.deadline_ms()))[partition]
+    if error is not None:
+        raise error
+    facts = {"partition": str(partition), "offset": offset, "epoch": member.generation}
+    cluster.note("offset_committed", group=member.group_id, **facts)
+
+
 def _isolation(name: str) -> Literal["read_uncommitted", "read_committed"]:
     return cast(Literal["read_uncommitted", "read_committed"], name)
 
@@ -265,17 +287,46 @@ class PlayedProducer:
         self._living.cancel()
 
 
-class _RebalanceNotes(RebalanceListener):
-    """Adds an event for the partitions that a member gets or gives up."""
+def group_config(given: Mapping[str, Any]) -> ConsumerConfig:
+    """Return the configuration of a member. Raises ValueError for an assignor that clients do not
+    have, or a session time-out with the consumer protocol, where brokers set it."""
+    group_id, session_ms = given["group"], given["session_ms"]
+    assignor = None if given["assignor"] == DEFAULT_ASSIGNOR else given["assignor"]
+    if given["protocol"] == "classic":
+        return ConsumerConfig(
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=(assignor or RANGE.name,),
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=session_ms // 3,
+        )
+    if session_ms != SESSION_MS:
+        raise ValueError("group.consumer.session.timeout.ms of the brokers sets the time-out")
+    return ConsumerConfig(
+        group_id=group_id,
+        auto_offset_reset="earliest",
+        group_protocol="consumer",
+        group_remote_assignor=assignor,
+    )
 
-    def __init__(self, cluster: SimCluster, group: str, member: str) -> None:
+
+class _Listener(RebalanceListener):
+    """Adds an event for the partitions that a member gets or gives up.
+
+    ``revoke_ms`` is how long the application works before it gives partitions up.
+    """
+
+    def __init__(self, cluster: SimCluster, group: str, member: str, revoke_ms: int) -> None:
         self._cluster = cluster
         self._member = {"group": group, "member": member}
+        self._revoke_ms = revoke_ms
 
     async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         self._note("partitions_assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        if self._revoke_ms:
+            await self._cluster.client_host.world.clock.sleep(self._revoke_ms)
         self._note("partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
@@ -286,49 +337,58 @@ class _RebalanceNotes(RebalanceListener):
 
 
 class PlayedMember:
-    """A consumer of a group that reads until it is stopped or vanishes."""
+    """A consumer of a group, started by ``read``, that reads until it is stopped or vanishes.
 
-    def __init__(self, cluster: SimCluster, group: str, name: str) -> None:
+    Raises ValueError as ``group_config``.
+    """
+
+    def __init__(self, cluster: SimCluster, given: Mapping[str, Any]) -> None:
         self.stopping = False
+        self.has_ended = False
         self._cluster = cluster
-        self._group = group
-        self._name = name
-        self._consumer: Consumer | None = None
+        self._facts = {"group": given["group"], "member": given["member"]}
+        # A classic member id begins with the client id.
+        named = replace(cluster.client_config, client_id=given["member"])
+        self._consumer = Consumer(cluster.client_host.world, named, group_config(given))
+        self._topics = [topic for topic in (given["topic"], given["second_topic"]) if topic]
+        self._listener = _Listener(cluster, **self._facts, revoke_ms=given["revoke_ms"])
+        self._membership = self._consumer.group_metadata
         self._reading: asyncio.Task[None] | None = None
 
-    async def read(self, topics: Sequence[str], session_ms: int, assignor: str) -> None:
-        config = ConsumerConfig(
-            group_id=self._group,
-            auto_offset_reset="earliest",
-            partition_assignment_strategy=(assignor,),
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // 3,
-        )
-        world = self._cluster.client_host.world
-        named = replace(self._cluster.client_config, client_id=self._name)  # begins the member id
-        self._consumer = Consumer(world, named, config)
-        notes = _RebalanceNotes(self._cluster, self._group, self._name)
-        self._consumer.subscribe(topics, listener=notes)
-        self._reading = asyncio.ensure_future(self._poll(self._consumer))
+    @property
+    def membership(self) -> GroupMetadata:
+        """The member as it knows itself; of one that has ended, as it did at last."""
+        return self._membership if self.has_ended else self._consumer.group_metadata
+
+    async def read(self) -> None:
+        self._consumer.subscribe(self._topics, listener=self._listener)
+        self._reading = asyncio.ensure_future(self._poll())
         self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
-        await asyncio.wait([self._reading])
+        try:
+            await asyncio.wait([self._reading])
+        finally:
+            self._end()
         if not self._reading.cancelled():
             self._reading.result()
 
     def vanish(self) -> None:
         """End as if killed: the group gets no LeaveGroup request."""
-        assert self._consumer is not None
         assert self._reading is not None
+        self._end()
         self._consumer.session.connections.close()
         self._reading.cancel()
 
-    async def _poll(self, consumer: Consumer) -> None:
-        async with consumer:
+    def _end(self) -> None:
+        if not self.has_ended:
+            self._membership = self._consumer.group_metadata
+            self.has_ended = True
+
+    async def _poll(self) -> None:
+        async with self._consumer as consumer:
             while not self.stopping:
                 records = await consumer.poll(POLL_MS)
                 if records:
-                    facts = {"group": self._group, "member": self._name, "records": len(records)}
-                    self._cluster.note("consumed", **facts)
+                    self._cluster.note("consumed", **self._facts, records=len(records))
 
 
 def _retrieve(ended: asyncio.Task[None]) -> None:

@@ -84,7 +84,8 @@ def _isrs(take: Take) -> Parts:
 
 
 def _rebalances(take: Take) -> Parts:
-    """Return how often groups have begun to rebalance, as far as states and generations show."""
+    """Return how often groups have begun to rebalance, as far as states and generations, or the
+    epochs of consumer groups, show."""
     nodes = take.playback.cluster.nodes().values()
     return {"": frozenset(each for node in nodes for each in _phases(node.entities.groups))}
 
@@ -92,8 +93,9 @@ def _rebalances(take: Take) -> Parts:
 def _phases(coordinator: GroupCoordinator) -> list[tuple[str, int, bool]]:
     return [
         (group.group_id, group.generation_id, group.state is GroupState.PREPARING_REBALANCE)
-        for _, group in coordinator.groups()
         if isinstance(group, Group)
+        else (group.group_id, group.epoch, False)
+        for _, group in coordinator.groups()
     ]
 
 

@@ -7,21 +7,33 @@ that are up. They send nothing and change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar
 
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.group.consumer.group import ConsumerGroup
+from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.group import Group
+from minikafka.core.group.records import ModernGroupRecord, decode_record
+from minikafka.core.group.result import AnyGroup
 from minikafka.core.purgatory import DelayedOperation, Purgatory
-from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    PartitionAndReplica,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from minikafka.kernel.ports import NoNode
 from minikafka.protocol.records.batch import RecordBatch
+from minikafka.protocol.records.record import decode_records
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.coordinator.group_facts import facts_of_each
 from minikafka.server.node.state_facts import transaction_facts
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.znodes import ControllerEpochZnode, TopicZnode
 from minikafka.testing.simulator.cluster import SimCluster
+from minikafka.world.sim.disk import SimDirectory, SimInode
 
 MAX_FACTS = 1_000
 
@@ -182,19 +194,65 @@ def group(cluster: SimCluster, name: str) -> dict[str, Any] | None:
 
 def shares(cluster: SimCluster, name: str) -> dict[str, list[int]]:
     """Return the partitions of each member of a group, by member id; empty if no broker knows the
-    group, or while the leader has not assigned any."""
-    for node in cluster.nodes().values():
-        for _, found in node.entities.groups.groups():
-            if found.group_id == name and isinstance(found, Group) and found.members:
-                members = found.members.values()
-                return {each.member_id: _partitions(each.assignment) for each in members}
+    group, or while the leader of a classic group has not assigned any.
+
+    Those of a member that has yet to revoke some are the others.
+    """
+    _, found = _group(cluster, name) or (None, None)
+    if isinstance(found, Group):
+        return {each.member_id: _partitions(each.assignment) for each in found.members.values()}
+    if isinstance(found, ConsumerGroup):
+        current = {member: found.current.get(member, NOT_JOINED) for member in found.members}
+        return {member: sorted(chain(*each.assigned.values())) for member, each in current.items()}
     return {}
+
+
+def _group(cluster: SimCluster, name: str) -> tuple[int, AnyGroup] | None:
+    """Return a group and the partition of ``__consumer_offsets`` that has it."""
+    for node in cluster.nodes().values():
+        for context, found in node.entities.groups.groups():
+            if found.group_id == name:
+                return context.partition, found
+    return None
 
 
 def _partitions(assignment: bytes) -> list[int]:
     if not assignment:
         return []
     return sorted(partition.partition for partition in decode_assignment(assignment))
+
+
+def group_partition(cluster: SimCluster, name: str) -> TopicPartition | None:
+    """Return the partition of ``__consumer_offsets`` that has a group; None if no broker knows
+    it."""
+    found = _group(cluster, name)
+    return None if found is None else TopicPartition(GROUP_METADATA_TOPIC, found[0])
+
+
+def group_records(cluster: SimCluster, name: str) -> list[ModernGroupRecord]:
+    """Return the records of a consumer group of KIP-848, without its committed offsets, from the
+    files of its coordinator: in the order of the log, as far as it is not compacted."""
+    partition = group_partition(cluster, name)
+    if partition is None:
+        return []
+    logs = _log_files(cluster, cluster.leader(partition), partition)
+    records = chain.from_iterable(map(decode_records, logs))
+    decoded = (decode_record(each.key or b"", each.value) for each in records)
+    return [
+        each for each in decoded if isinstance(each, ModernGroupRecord) and each.group_id == name
+    ]
+
+
+def _log_files(cluster: SimCluster, broker: int, partition: TopicPartition) -> list[bytes]:
+    """Return the contents of the segments of a replica, in their order."""
+    directory = cluster.host(broker).disk.find(f"/data/{partition}")
+    assert isinstance(directory, SimDirectory)
+    files = sorted(directory.entries.items())
+    return [
+        bytes(file.data)
+        for name, file in files
+        if name.endswith(".log") and isinstance(file, SimInode)
+    ]
 
 
 def transaction(cluster: SimCluster, transactional_id: str) -> dict[str, Any] | None:

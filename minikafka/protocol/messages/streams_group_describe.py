@@ -7,14 +7,19 @@ from dataclasses import field
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_groups import AUTHORIZED_OPERATIONS_OMITTED
-from minikafka.protocol.messages.streams_topology import Endpoint, KeyValue, TaskIds, TopicInfo
+from minikafka.protocol.messages.streams_topology import (
+    KeyValue,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    UserEndpoint,
+)
 from minikafka.protocol.places import Level, Places
 from minikafka.protocol.schema import (
     LOOK_UPS,
     Bool,
     Int16,
     Int32,
-    Int64,
     Message,
     String,
     request,
@@ -56,15 +61,6 @@ class DescribedTopology:
 
 
 @dataclass(slots=True)
-class TaskOffset:
-    """The offset of a task in its changelog topics."""
-
-    subtopology_id: String = ""
-    partition: Int32 = 0
-    offset: Int64 = 0
-
-
-@dataclass(slots=True)
 class Assignment:
     """The tasks that a member has, or is to have."""
 
@@ -85,7 +81,7 @@ class Member:
     client_host: String = ""
     topology_epoch: Int32 = 0
     process_id: String = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: UserEndpoint | None = None
     client_tags: list[KeyValue] = field(default_factory=list)
     task_offsets: list[TaskOffset] = field(default_factory=list)
     task_end_offsets: list[TaskOffset] = field(default_factory=list)

@@ -8,10 +8,11 @@ from enum import IntEnum
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.streams_topology import (
-    Endpoint,
     KeyValue,
     Subtopology,
     TaskIds,
+    TaskOffset,
+    UserEndpoint,
 )
 from minikafka.protocol.places import IN_GROUP
 from minikafka.protocol.schema import (
@@ -20,7 +21,6 @@ from minikafka.protocol.schema import (
     Int8,
     Int16,
     Int32,
-    Int64,
     Message,
     String,
     request,
@@ -51,15 +51,6 @@ class Topology:
 
 
 @dataclass(slots=True)
-class TaskOffset:
-    """The offset of a task in its changelog topics."""
-
-    subtopology_id: String = ""
-    partition: Int32 = 0
-    offset: Int64 = 0
-
-
-@dataclass(slots=True)
 class StreamsGroupHeartbeatRequest(Message):
     """None, or -1, for what has not changed since the last one.
 
@@ -80,7 +71,7 @@ class StreamsGroupHeartbeatRequest(Message):
     standby_tasks: list[TaskIds] | None = None
     warmup_tasks: list[TaskIds] | None = None
     process_id: String | None = None
-    user_endpoint: Endpoint | None = None
+    user_endpoint: UserEndpoint | None = None
     client_tags: list[KeyValue] | None = None
     task_offsets: list[TaskOffset] | None = None
     task_end_offsets: list[TaskOffset] | None = None
@@ -107,7 +98,7 @@ class TopicPartitions:
 class EndpointToPartitions:
     """The partitions whose state a member can be asked for."""
 
-    user_endpoint: Endpoint = field(default_factory=Endpoint)
+    user_endpoint: UserEndpoint = field(default_factory=UserEndpoint)
     active_partitions: list[TopicPartitions] = field(default_factory=list)
     standby_partitions: list[TopicPartitions] = field(default_factory=list)
 

@@ -10,7 +10,12 @@ from dataclasses import field
 from typing import Annotated, Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.messages.streams_topology import Endpoint, KeyValue, Subtopology, TaskIds
+from minikafka.protocol.messages.streams_topology import (
+    KeyValue,
+    Subtopology,
+    TaskIds,
+    UserEndpoint,
+)
 from minikafka.protocol.schema import In, Int8, Int32, Int64, Message, String, data
 
 
@@ -61,7 +66,7 @@ class StreamsGroupMemberMetadataValue(Message):
     rebalance_timeout_ms: Int32 = -1
     topology_epoch: Int32 = 0
     process_id: String = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: UserEndpoint | None = None
     client_tags: list[KeyValue] = field(default_factory=list)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.schema import Int16, Int32, String, UInt16
+from minikafka.protocol.schema import Int16, Int32, Int64, String, UInt16
 
 
 @dataclass(slots=True)
@@ -60,7 +60,16 @@ class TaskIds:
 
 
 @dataclass(slots=True)
-class Endpoint:
+class TaskOffset:
+    """The offset of a task in its changelog topics."""
+
+    subtopology_id: String = ""
+    partition: Int32 = 0
+    offset: Int64 = 0
+
+
+@dataclass(slots=True)
+class UserEndpoint:
     """Where a member answers interactive queries (KIP-535)."""
 
     host: String = ""

@@ -20,7 +20,7 @@ from minikafka.core.telemetry.instances import (
     Push,
     require_client_id,
 )
-from minikafka.core.telemetry.otlp import decode_metrics
+from minikafka.core.telemetry.otlp import MAX_TEXT, decode_metrics
 from minikafka.core.telemetry.received import ReceivedMetrics
 from minikafka.core.telemetry.subscriptions import (
     CLIENT_ID,
@@ -145,7 +145,7 @@ class ClientTelemetry:
         self._pushes.mark()
         fits = self._received.receive(
             push.client_instance_id,
-            {name: known[name] for name in _IDENTITY if name in known},
+            {name: known[name][:MAX_TEXT] for name in _IDENTITY if name in known},
             points,
             self._clock.monotonic_ms(),
             instance.deadline_ms,

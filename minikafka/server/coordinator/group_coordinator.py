@@ -63,7 +63,7 @@ from minikafka.protocol.messages.streams_group_describe import (
 )
 from minikafka.server.coordinator.config import GroupCoordinatorConfig
 from minikafka.server.coordinator.group_timers import GroupContext, GroupTimers
-from minikafka.server.coordinator.ports import DelayedOperationPurgatory, EndOffsets, InternalLog
+from minikafka.server.coordinator.ports import DelayedOperationPurgatory, InternalLog, PartitionEnds
 from minikafka.server.coordinator.runtime import CoordinatorRuntime, RuntimeConfig
 from minikafka.server.coordinator.share_group_offsets import ShareGroupOffsets
 
@@ -87,7 +87,7 @@ class GroupCoordinator:
         partition_count: Callable[[], int],
         image: Callable[[], MetadataImage],
         persister: SharePersister,
-        end_offsets: EndOffsets,
+        end_offsets: PartitionEnds,
         events: EventLog,
     ) -> None:
         self._clock = clock

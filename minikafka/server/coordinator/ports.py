@@ -72,7 +72,7 @@ class InternalLog(Protocol):
         ...
 
 
-class EndOffsets(Protocol):
+class PartitionEnds(Protocol):
     """The ends of partitions, wherever their leaders are."""
 
     async def latest(

@@ -29,7 +29,7 @@ from minikafka.core.share.persister import (
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.server.coordinator.ports import EndOffsets
+from minikafka.server.coordinator.ports import PartitionEnds
 from minikafka.server.coordinator.runtime import CoordinatorContext, CoordinatorRuntime
 
 GroupContext: TypeAlias = CoordinatorContext[
@@ -49,7 +49,7 @@ class ShareGroupOffsets:
         self,
         runtime: CoordinatorRuntime[GroupShard, GroupRecord, GroupAppendPurpose, GroupTimer],
         persister: SharePersister,
-        end_offsets: EndOffsets,
+        end_offsets: PartitionEnds,
         image: Callable[[], MetadataImage],
         now_ms: Callable[[], int],
     ) -> None:

@@ -376,23 +376,7 @@ class BrokerNode:
         self._quota_znodes = QuotaZnodes(
             lambda: self._zk.store, client_quotas, self._quotas, world.network
         )
-        effects = ConfigEffects(
-            dynamic,
-            self._parts,
-            self._controller,
-            self._quotas,
-            world.network,
-            self._credentials,
-            self._quota_znodes,
-            listening.change,
-            {
-                paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry,
-                paths.GROUP_CONFIGS: self._parts.group_configs,
-            },
-        )
-        self._config_changes = ConfigChanges(
-            lambda: self._zk.store, world.clock, self.broker_id, effects
-        )
+        self._config_changes = self._make_config_changes(listening)
         features = self._features
         stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
@@ -414,6 +398,23 @@ class BrokerNode:
             views.controlled_shutdown(self._config, listener),
         )
         self.entities = self._make_entities()
+
+    def _make_config_changes(self, listening: BrokerListeners) -> ConfigChanges:
+        effects = ConfigEffects(
+            self._dynamic,
+            self._parts,
+            self._controller,
+            self._quotas,
+            self._world.network,
+            self._credentials,
+            self._quota_znodes,
+            listening.change,
+            {
+                paths.CLIENT_METRICS_CONFIGS: self._parts.telemetry,
+                paths.GROUP_CONFIGS: self._parts.group_configs,
+            },
+        )
+        return ConfigChanges(lambda: self._zk.store, self._world.clock, self.broker_id, effects)
 
     def _make_entities(self) -> BrokerEntities:
         parts = self._parts

@@ -130,26 +130,23 @@ class BrokerParts:
         self._orphans = self._make_orphaned_logs()
         self._strays = StrayReplicas(self.replicas, self.logs, self._replica_gone)
         self.fetch_sessions = self._make_fetch_sessions(metrics)
-        self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
-        self.share_states = self._make_share_states(listener)
-        self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
-        self.groups = self._make_groups(listener, metrics)
-        self.transactions = self._make_transactions(listener, metrics)
-        self.shares = self._make_shares(metrics)
+        self._make_coordinators(listener, metrics)
         self._make_worker_users()
-        self.telemetry = ClientTelemetry(
-            lambda: zk.store,
-            world.clock,
-            world.entropy,
-            metrics,
-            config.integer("telemetry.max.bytes"),
-        )
+        self.telemetry = self._make_telemetry(metrics)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
     def _make_reaper(self, name: str) -> Reaper[DelayedOperation]:
         reaper_name = expiration_reaper_name(self._broker_id, name)
         return Reaper(self._world.clock, Purgatory(name), reaper_name)
+
+    def _make_coordinators(self, listener: str, metrics: Metrics) -> None:
+        self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
+        self.share_states = self._make_share_states(listener)
+        self.group_configs = GroupConfigs(lambda: self._zk.store, lambda: self._dynamic.current)
+        self.groups = self._make_groups(listener, metrics)
+        self.transactions = self._make_transactions(listener, metrics)
+        self.shares = self._make_shares(metrics)
 
     def _make_worker_users(self) -> None:
         """Create the parts whose work on large record batches is done by workers."""
@@ -179,6 +176,15 @@ class BrokerParts:
             self.group_configs.settings,
             lambda: self._zk.store,
             metrics,
+        )
+
+    def _make_telemetry(self, metrics: Metrics) -> ClientTelemetry:
+        return ClientTelemetry(
+            lambda: self._zk.store,
+            self._world.clock,
+            self._world.entropy,
+            metrics,
+            self._config.integer("telemetry.max.bytes"),
         )
 
     def _make_topic_admin(self) -> TopicAdmin:

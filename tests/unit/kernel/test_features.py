@@ -11,6 +11,7 @@ from minikafka.kernel.features import (
     FEATURES,
     GROUP_VERSION,
     STREAMS_VERSION,
+    TRANSACTION_VERSION,
     Levels,
     supported_features,
 )
@@ -35,6 +36,12 @@ def test_levels_are_inclusive() -> None:
 def test_consumer_groups_need_their_protocol() -> None:
     assert supported_features(("classic", "consumer"))[GROUP_VERSION] == Levels(0, 1)
     assert GROUP_VERSION not in supported_features(("classic",))
+
+
+def test_brokers_with_the_classic_protocol_alone_support_no_feature() -> None:
+    """They may stand beside brokers of Kafka 3.9, which know none."""
+    assert supported_features(("classic", "consumer"))[TRANSACTION_VERSION] == Levels(0, 2)
+    assert supported_features(("classic",)) == {}
 
 
 @pytest.mark.mission("STR-9")

@@ -32,7 +32,9 @@ from minikafka.protocol.schema import Message
 from tests.support.protocol.messages import messages, title
 
 VERSIONS = [
-    (cls, version) for cls in REQUESTS.values() for version in range(cls.SPEC.versions.last + 1)
+    (cls, version)
+    for cls in REQUESTS.values()
+    for version in range(cls.SPEC.versions.first, cls.SPEC.versions.last + 1)
 ]
 # Where, how many bytes are taken out, and what is put in their place.
 DAMAGE = st.lists(

@@ -68,7 +68,7 @@ class ShareGroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitionOffset:
+class SharePartitionStart:
     """Where a share-partition starts. ``lag`` is the number of records from there to the end that
     still need delivery; None if it is not known."""
 
@@ -109,13 +109,13 @@ def describe_share_group(group_id: str, coordinator: Node) -> Call[ShareGroupDes
 
 def share_group_offsets(
     group_id: str, partitions: Iterable[TopicPartition] | None
-) -> CoordinatorCall[dict[TopicPartition, SharePartitionOffset | KafkaError | None]]:
+) -> CoordinatorCall[dict[TopicPartition, SharePartitionStart | KafkaError | None]]:
     """Build DescribeShareGroupOffsets for one group: for all its partitions, or for those that are
     given. None for a partition that has not begun."""
 
     def read(
         response: DescribeShareGroupOffsetsResponse,
-    ) -> dict[TopicPartition, SharePartitionOffset | KafkaError | None]:
+    ) -> dict[TopicPartition, SharePartitionStart | KafkaError | None]:
         (group,) = response.groups
         raise_for(group.error_code, group.error_message or group_id)
         return {
@@ -137,13 +137,13 @@ def share_group_offsets(
 
 def _offset(
     row: DescribeShareGroupOffsetsResponsePartition,
-) -> SharePartitionOffset | KafkaError | None:
+) -> SharePartitionStart | KafkaError | None:
     error = error_of(row.error_code, row.error_message)
     if error is not None:
         return error
     if row.start_offset < 0:
         return None
-    return SharePartitionOffset(
+    return SharePartitionStart(
         row.start_offset, row.leader_epoch, row.lag if row.lag >= 0 else None
     )
 

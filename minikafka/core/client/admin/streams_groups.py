@@ -24,7 +24,7 @@ Tasks: TypeAlias = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAssignment:
+class MemberTasks:
     """The tasks of a member by their kind."""
 
     active: Tasks
@@ -42,8 +42,8 @@ class StreamsMemberDescription:
     client_id: str
     host: str
     is_classic: bool
-    assignment: TaskAssignment
-    target_assignment: TaskAssignment
+    assignment: MemberTasks
+    target_assignment: MemberTasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ def _member(member: Member) -> StreamsMemberDescription:
     )
 
 
-def _assignment(found: Assignment) -> TaskAssignment:
-    return TaskAssignment(
+def _assignment(found: Assignment) -> MemberTasks:
+    return MemberTasks(
         _tasks(found.active_tasks), _tasks(found.standby_tasks), _tasks(found.warmup_tasks)
     )
 

@@ -21,6 +21,7 @@ from minikafka.core.group.share.member import (
     stored_target,
 )
 from minikafka.core.group.share.states import StatePartitions, read_states, stored_states
+from minikafka.core.metadata_image import MetadataImage
 from minikafka.protocol.messages.share_group_membership_log import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -67,7 +68,8 @@ class ShareGroup(ModernGroup):
         self.states: StatePartitions | None = None
         self.initializing_since: dict[UUID, int] = {}
         self._subscriptions: Counter[tuple[str, ...]] = Counter()
-        self._is_assignment_due: bool | None = None
+        # Of the metadata with which it was computed last, since when no record has changed.
+        self._is_due: tuple[MetadataImage, bool] | None = None
 
     # -- what it is
 
@@ -90,19 +92,19 @@ class ShareGroup(ModernGroup):
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset().union(*self._subscriptions)
 
-    @property
-    def is_assignment_due(self) -> bool:
+    def is_assignment_due(self, image: MetadataImage) -> bool:
         """Whether the targets of the members are not the share-partitions of subscribed topics that
-        have a state."""
-        if self._is_assignment_due is None:
-            self._is_assignment_due = self._compare_targets()
-        return self._is_assignment_due
+        have a state. Those of topics that do not exist any more do not count: another coordinator
+        may have missed their deletion."""
+        if self._is_due is None or self._is_due[0] is not image:
+            self._is_due = (image, self._compare_targets(image))
+        return self._is_due[1]
 
-    def _compare_targets(self) -> bool:
+    def _compare_targets(self, image: MetadataImage) -> bool:
         if self.states is None or not self.members:
             return False
-        topics, names = self.subscribed_topics(), self.states.names
-        wanted = {t: some for t, some in self.initialized.items() if names[t] in topics}
+        ids = {image.topic_ids.get(topic) for topic in self.subscribed_topics()}
+        wanted = {topic: some for topic, some in self.initialized.items() if topic in ids}
         found: dict[UUID, set[int]] = {topic: set() for topic in wanted}
         for target in self.targets.values():
             for topic, partitions in target.items():
@@ -147,7 +149,7 @@ class ShareGroup(ModernGroup):
         ]
 
     def replay(self, key: ModernGroupKey, value: ModernGroupValue | None) -> None:
-        self._is_assignment_due = None
+        self._is_due = None
         match key, value:
             case ShareGroupMetadataKey(), ShareGroupMetadataValue():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash

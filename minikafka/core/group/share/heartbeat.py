@@ -92,7 +92,7 @@ def heartbeat(
     _admit(group, facts, config)
     before = group.current.get(member_id, NOT_JOINED)
     # As in Kafka, before the member counts.
-    is_due = group.is_assignment_due
+    is_due = group.is_assignment_due(image)
     raised = _store_metadata(changes, facts) or is_due
     if raised or group.image is not image:
         raised = update_epoch(changes, image, raised=raised)

@@ -16,7 +16,12 @@ from minikafka.protocol.messages.streams_group_describe import (
     DescribedTopology,
     Member,
 )
-from minikafka.protocol.messages.streams_topology import Endpoint, KeyValue, Subtopology, TopicInfo
+from minikafka.protocol.messages.streams_topology import (
+    KeyValue,
+    Subtopology,
+    TopicInfo,
+    UserEndpoint,
+)
 
 
 def refused_description(group_id: str, error: KafkaError) -> DescribedGroup:
@@ -96,7 +101,7 @@ def _member(group: StreamsGroup, member_id: str) -> Member:
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=None if member.endpoint is None else Endpoint(*member.endpoint),
+        user_endpoint=None if member.endpoint is None else UserEndpoint(*member.endpoint),
         client_tags=tag_rows(member),
         assignment=_assignment(current.assigned),
         target_assignment=_assignment(group.targets.get(member_id, NO_TASKS)),

@@ -11,7 +11,7 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
     EndpointToPartitions,
     TopicPartitions,
 )
-from minikafka.protocol.messages.streams_topology import Endpoint
+from minikafka.protocol.messages.streams_topology import UserEndpoint
 
 
 def partitions_by_endpoint(
@@ -25,7 +25,7 @@ def partitions_by_endpoint(
             assigned = group.current.get(member_id, NOT_JOINED).assigned
             active = _partitions(assigned.active, configured, image)
             standby = _partitions(assigned.standby, configured, image)
-            rows.append(EndpointToPartitions(Endpoint(*member.endpoint), active, standby))
+            rows.append(EndpointToPartitions(UserEndpoint(*member.endpoint), active, standby))
     return rows
 
 

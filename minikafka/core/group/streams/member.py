@@ -21,7 +21,7 @@ from minikafka.protocol.messages.streams_group_log import (
     StreamsGroupTargetAssignmentMemberValue,
     TaskIdsWithEpochs,
 )
-from minikafka.protocol.messages.streams_topology import Endpoint, KeyValue
+from minikafka.protocol.messages.streams_topology import KeyValue, UserEndpoint
 
 NOT_JOINED: Final = CurrentTasks()
 
@@ -51,7 +51,7 @@ def stored_metadata(member: StreamsGroupMember) -> StreamsGroupMemberMetadataVal
         member.rebalance_timeout_ms,
         member.topology_epoch,
         member.process_id,
-        None if member.endpoint is None else Endpoint(*member.endpoint),
+        None if member.endpoint is None else UserEndpoint(*member.endpoint),
         tag_rows(member),
     )
 

@@ -21,5 +21,6 @@ TABLE: Final[Mapping[int, str]] = {
     13: "transactions",
     14: "partitioners",
     15: "assignors",
-    16: "playground",
+    16: "consumer-groups",
+    17: "playground",
 }

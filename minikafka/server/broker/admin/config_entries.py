@@ -24,10 +24,11 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.settings import TOPIC_SETTINGS, topic_defaults
 from minikafka.server.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.server.broker.admin.named_resources import NamedResource
 
 if TYPE_CHECKING:
     from importlib import metadata
+
+    from minikafka.server.broker.admin.named_resources import NamedResource
 else:
     metadata = LazyModule("importlib.metadata")
 

@@ -12,7 +12,7 @@ from minikafka.core.telemetry.instances import ClientInstance, ClientInstances, 
 from minikafka.core.telemetry.subscriptions import (
     CLIENT_ID,
     SOFTWARE_NAME,
-    Subscription,
+    MetricsSubscription,
     parse_subscription,
     subscription_id,
     subscription_of,
@@ -30,7 +30,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.instances = ClientInstances()
-        self.instances.set_resource("all", Subscription(("*",), INTERVAL_MS))
+        self.instances.set_resource("all", MetricsSubscription(("*",), INTERVAL_MS))
         self.now_ms = 0
 
     def instance(self, client: UUID = CLIENT, origin: tuple[str, int] = ORIGIN) -> ClientInstance:
@@ -107,9 +107,9 @@ def test_a_change_and_another_connection_begin_a_new_instance() -> None:
     assert lab.instance() is first
     second = lab.instance(origin=("host", 2))
     assert second is not first
-    lab.instances.set_resource("all", Subscription(("a", "b"), INTERVAL_MS))
+    lab.instances.set_resource("all", MetricsSubscription(("a", "b"), INTERVAL_MS))
     third = lab.instance(origin=("host", 2))
-    assert third.subscription == Subscription(("a", "b"), INTERVAL_MS)
+    assert third.subscription == MetricsSubscription(("a", "b"), INTERVAL_MS)
     assert third.subscription_id != second.subscription_id
     lab.instances.set_resource("none", None)  # no change
     assert lab.instance(origin=("host", 2)) is third
@@ -137,17 +137,19 @@ def test_a_client_pushes_what_all_its_resources_say() -> None:
     fast = parse_subscription({"metrics": "a", "interval.ms": "100", "match": "client_id=x"})
     everything = parse_subscription({"metrics": "*"})
     of_java = {SOFTWARE_NAME: "apache-java", CLIENT_ID: "x"}
-    assert subscription_of(of_java, [java, fast]) == Subscription(("a", "b"), 100)
+    assert subscription_of(of_java, [java, fast]) == MetricsSubscription(("a", "b"), 100)
     assert subscription_of(of_java, [java, everything]).metrics == ("*",)
-    assert subscription_of({SOFTWARE_NAME: "java-not"}, [java, fast]) == Subscription()
+    assert subscription_of({SOFTWARE_NAME: "java-not"}, [java, fast]) == MetricsSubscription()
     slow = parse_subscription({"interval.ms": "3600000"})
     assert subscription_of({}, [slow]).interval_ms == 300_000
 
 
 def test_ids_of_subscriptions_are_kafkas() -> None:
     """The numbers are those of an official broker (tests/kafka/test_kafka_4_apis.py)."""
-    assert subscription_id(Subscription(("org.apache.kafka.",), 60_000), CLIENT) == -625475395
-    assert subscription_id(Subscription(), UUID(int=7)) == -725132327
+    assert (
+        subscription_id(MetricsSubscription(("org.apache.kafka.",), 60_000), CLIENT) == -625475395
+    )
+    assert subscription_id(MetricsSubscription(), UUID(int=7)) == -725132327
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,9 @@ def test_the_work_of_a_push_is_bounded() -> None:
     assert decoded(MetricsData(resource_metrics=[{}]).SerializeToString() + empty).whole is False
     attribute = {"key": "k", "value": {"string_value": "v"}}
     metric = {"name": "m", "gauge": {"data_points": [{**point, "attributes": [attribute] * 50}]}}
-    push = [
-        {"resource": {"attributes": [attribute] * 50}, "scope_metrics": [{"metrics": [metric]}]}
-    ]
-    ((value,), whole) = decoded(MetricsData(resource_metrics=push).SerializeToString())
+    resource = {"attributes": [attribute] * 50}
+    rows = [{"resource": resource, "scope_metrics": [{"metrics": [metric]}]}]
+    ((value,), whole) = decoded(MetricsData(resource_metrics=rows).SerializeToString())
     assert (len(value.labels), whole) == (2 * MAX_ATTRIBUTES, True)
 
 
@@ -161,7 +160,7 @@ def test_the_work_of_a_push_is_bounded() -> None:
         (b"\x0a\x05a", "longer than the rest"),
         (b"\x0b", "wire type 3"),
         (b"\xff" * 11, "more than 64 bits"),
-        (LARGE, "an attribute of more than 4096 bytes"),
+        (LARGE, "an attribute of more than 2048 bytes"),
     ],
 )
 def test_malformed_metrics(data: bytes, reason: str) -> None:

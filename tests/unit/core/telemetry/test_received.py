@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.telemetry.otlp import Labels, Point, PointKind
-from minikafka.core.telemetry.received import MAX_SERIES, OF_CLIENT, ReceivedMetrics, Series
+from minikafka.core.telemetry.received import (
+    MAX_CLIENTS,
+    MAX_SERIES,
+    OF_CLIENT,
+    PushedSeries,
+    ReceivedMetrics,
+)
 
 A, B = UUID(int=2), UUID(int=3)
 IDENTITY = {"client_instance_id": "a", "client_id": "me"}
@@ -18,7 +24,7 @@ SHOWN = "org_apache_kafka_producer_record_send_total"
 WITH_ID = tuple(IDENTITY.items())
 
 
-def values(received: ReceivedMetrics, counters: bool, now_ms: int = 0) -> dict[Series, float]:
+def values(received: ReceivedMetrics, counters: bool, now_ms: int = 0) -> dict[PushedSeries, float]:
     found = list(received.samples(counters, now_ms))
     assert len(dict(found)) == len(found), "a series is there once"
     return dict(found)
@@ -39,12 +45,12 @@ def test_deltas_add_up_and_totals_replace() -> None:
     received = ReceivedMetrics()
     for delta in (3, 4.5):
         push(received, Point(NAME, (), PointKind.DELTA, delta), gauge("org.apache.kafka.g", delta))
-    assert values(received, counters=True) == {Series(SHOWN, WITH_ID): 7.5}
-    assert values(received, counters=False) == {Series("org_apache_kafka_g", WITH_ID): 4.5}
+    assert values(received, counters=True) == {PushedSeries(SHOWN, WITH_ID): 7.5}
+    assert values(received, counters=False) == {PushedSeries("org_apache_kafka_g", WITH_ID): 4.5}
     push(received, Point("org.apache.kafka.other", (), PointKind.TOTAL, 9))
     push(received, Point("org.apache.kafka.other", (), PointKind.TOTAL, 8))
-    other = Series("org_apache_kafka_other_total", WITH_ID)
-    assert values(received, counters=True) == {Series(SHOWN, WITH_ID): 7.5, other: 8}
+    other = PushedSeries("org_apache_kafka_other_total", WITH_ID)
+    assert values(received, counters=True) == {PushedSeries(SHOWN, WITH_ID): 7.5, other: 8}
     assert values(received, counters=False) == {}
 
 
@@ -56,11 +62,12 @@ def test_names_and_labels_are_legal_and_no_series_is_the_brokers() -> None:
         ("client_id", "spoofed"),
         ("__name__", "spoofed"),
         ("1", "x"),
+        ("empty", ""),
     )
     push(received, gauge("kafka.server.Leader Count", 1, labels), gauge("client.x", 2))
     assert values(received, counters=False) == {
-        Series("client_kafka_server_leader_count", (*WITH_ID, ("node_id", "1"))): 1,
-        Series("client_client_x", WITH_ID): 2,
+        PushedSeries("client_kafka_server_leader_count", (*WITH_ID, ("node_id", "1"))): 1,
+        PushedSeries("client_client_x", WITH_ID): 2,
     }
 
 
@@ -74,6 +81,10 @@ def test_clients_are_forgotten_and_series_are_bounded() -> None:
     assert set(received.clients(49)) == {A, B}
     assert set(received.clients(50)) == {A}
     assert values(received, counters=False, now_ms=100) == {}
+    for number in range(MAX_CLIENTS + 3):
+        push(received, many[0], client=UUID(int=number))
+        push(received, client=UUID(int=number + (1 << 90)))  # without values
+    assert len(received.clients(0)) == MAX_CLIENTS
     full = MAX_SERIES // OF_CLIENT
     for number in range(full + 1):
         push(received, *many[:OF_CLIENT], client=UUID(int=10 + number))
@@ -85,7 +96,10 @@ POINTS = st.lists(
         Point,
         st.sampled_from(["a", "A", "a.total", "org.apache.kafka.a", "org.apache.kafka-a"]),
         st.lists(
-            st.tuples(st.sampled_from(["x", "X", "x_", "client_id", ""]), st.just("v")), max_size=3
+            st.tuples(
+                st.sampled_from(["x", "X", "x_", "client_id", ""]), st.sampled_from(["v", ""])
+            ),
+            max_size=3,
         ).map(tuple),
         st.sampled_from(PointKind),
         st.integers(0, 9),

@@ -39,6 +39,7 @@ def test_defaults_are_filled_in() -> None:
         ("produce", {"acks": "2"}, "produce: acks is one of all, 1, 0"),
         ("produce", {"key": 5}, "produce: key is a text"),
         ("join_group", {"group": ""}, "join_group: group is a text"),
+        ("join_group", {"protocol": "new"}, "join_group: protocol is one of classic, consumer"),
     ],
 )
 def test_wrong_arguments_are_clear_errors(

@@ -19,7 +19,12 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     Topology,
 )
-from minikafka.protocol.messages.streams_topology import Endpoint, Subtopology, TaskIds, TopicInfo
+from minikafka.protocol.messages.streams_topology import (
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    UserEndpoint,
+)
 from tests.support.coordinator.group_lab import GROUP, PARTITION, GroupLab, MemoryLog
 
 SESSION_MS = StreamsGroupConfig().session_timeout_ms
@@ -94,7 +99,7 @@ def test_a_silent_member_is_removed_when_its_session_ends(lab: GroupLab) -> None
         epoch = beat(lab, "m1", epoch).member_epoch
         lab.clock.advance(BEAT_MS)
     assert set(group_of(lab).members) == {"m1"}
-    assert "streams_member_failed" in lab.said()
+    assert "member_removed" in lab.said()
     assert beat(lab, "m2", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert tasks_of(beat(lab, "m1", epoch)) == [0, 1, 2, 3]
 
@@ -169,12 +174,12 @@ def test_the_source_topic_may_grow_no_more_than_its_changelog(lab: GroupLab) -> 
 
 @pytest.mark.mission("STR-6")
 def test_an_endpoint_has_the_partitions_of_its_member(lab: GroupLab) -> None:
-    join(lab, "m1", user_endpoint=Endpoint("h1", 1))
+    join(lab, "m1", user_endpoint=UserEndpoint("h1", 1))
     response = beat(lab, "m1", 2, endpoint_information_epoch=-1)
     rows = response.partitions_by_user_endpoint
     assert rows is not None
     (row,) = rows
-    assert row.user_endpoint == Endpoint("h1", 1)
+    assert row.user_endpoint == UserEndpoint("h1", 1)
     assert [(each.topic, each.partitions) for each in row.active_partitions] == [
         ("a", [0, 1, 2, 3])
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.aio import Admin, KafkaError, Producer, TopicPartition
-from minikafka.core.client.admin.share_groups import SharePartitionOffset
+from minikafka.core.client.admin.share_groups import SharePartitionStart
 from minikafka.core.share.persister import StateUpdate, TopicIdPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.testing.inside.cluster import InsideCluster
@@ -53,12 +53,10 @@ async def test_lags_are_those_of_all_leaders(two: InsideCluster) -> None:
         outcomes = await admin.alter_share_group_offsets(GROUP, wanted)
         assert outcomes == dict.fromkeys(wanted)
         found = await admin.share_group_offsets(GROUP)
-        assert found == {tp: SharePartitionOffset(n, 0, None) for tp, n in wanted.items()}
+        assert found == {tp: SharePartitionStart(n, 0, None) for tp, n in wanted.items()}
         deliver_one(two)
         found = await admin.share_group_offsets(GROUP)
-        assert found == {
-            tp: SharePartitionOffset(n, 0, RECORDS - n - 1) for tp, n in wanted.items()
-        }
+        assert found == {tp: SharePartitionStart(n, 0, RECORDS - n - 1) for tp, n in wanted.items()}
         described = (await admin.describe_share_groups([GROUP]))[GROUP]
         assert not isinstance(described, KafkaError)
         assert (described.state, described.epoch, described.members) == ("Empty", 0, ())

@@ -21,6 +21,11 @@ const POLL_MS = 2000;
 /** @type {Map<string, import("./lag_history.js").LagHistory>} of the groups that were open */
 const histories = new Map();
 const MAX_HISTORIES = 20;
+/** What a member of a consumer group (KIP-848) still has to do, by its state. */
+const STEPS = /** @type {Object<string, string>} */ ({
+  UNREVOKED_PARTITIONS: "to revoke",
+  UNRELEASED_PARTITIONS: "for partitions of others",
+});
 
 /** @param {any} props */
 export function GroupDetail({ name, state, api, go }) {
@@ -42,6 +47,8 @@ export function GroupDetail({ name, state, api, go }) {
         : html`<${Empty}>${live ? `Reading the group ${name}…` : `This recording has no group ${name} at this time.`}<//>`}`;
   }
   const coordinator = facts?.coordinator ?? inside?.broker ?? null;
+  const members = html`<${Members} name=${name} type=${type} facts=${facts} inside=${inside} state=${state} />`;
+  const phases = html`<${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />`;
   return html`<div class="detail">
     <${Back} />
     <header class="detail-head" data-entity=${`group|${coordinator ?? ""}|${name}`}>
@@ -62,8 +69,7 @@ export function GroupDetail({ name, state, api, go }) {
             <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>`}
       <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
     </dl>
-    <${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />
-    <${Members} name=${name} type=${type} facts=${facts} inside=${inside} state=${state} />
+    ${type === "consumer" ? [members, phases] : [phases, members]}
     <${LagLines} group=${name} history=${history} />
     <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} state=${state} api=${api} done=${done} />
   </div>`;
@@ -131,7 +137,7 @@ export function membersOf(group, facts, inside, state) {
       host: member.host,
       instance: member.instance,
       leader: member.member === inside.facts.leader,
-      waits: member.awaits_join ? "in JoinGroup" : member.awaits_sync ? "in SyncGroup" : "",
+      waits: member.awaits_join ? "in JoinGroup" : member.awaits_sync ? "in SyncGroup" : (STEPS[member.state] ?? ""),
       session_timeout_ms: member.session_timeout_ms,
       due_ms: deadlines.get(member.member) ?? null,
     });
@@ -184,25 +190,30 @@ function assignmentText(assignment) {
 /** @param {any} props */
 function Members({ name, type, facts, inside, state }) {
   const rows = membersOf(name, facts, inside, state);
-  const columns = [
-    { key: "member", title: "member", render: (/** @type {any} */ row) => html`<span class="id">${row.member}</span>${row.leader ? " (leader)" : ""}` },
-    { key: "client", title: "client id" },
-    { key: "host", title: "host" },
-    { key: "instance", title: "instance id" },
-    { key: "assignment", title: "assignment" },
-    ...(type === "consumer"
-      ? [
-          { key: "epoch", title: "epoch", render: (/** @type {any} */ row) => number(row.epoch) },
-          { key: "target", title: "target assignment" },
-        ]
-      : []),
-    ...(inside && type !== "consumer"
-      ? [
-          { key: "waits", title: "waits", render: (/** @type {any} */ row) => (row.waits ? html`<span class="pill warn">${row.waits}</span>` : "–") },
-          { key: "due_ms", title: "heartbeat due in", render: (/** @type {any} */ row) => html`<${Due} row=${row} />` },
-        ]
-      : []),
-  ];
+  const member = { key: "member", title: "member", render: (/** @type {any} */ row) => html`<span class="id">${row.member}</span>${row.leader ? " (leader)" : ""}` };
+  const client = { key: "client", title: "client id" };
+  const place = [{ key: "host", title: "host" }, { key: "instance", title: "instance id" }];
+  const assignment = { key: "assignment", title: "assignment" };
+  const waits = { key: "waits", title: "waits", render: (/** @type {any} */ row) => (row.waits ? html`<span class="pill warn">${row.waits}</span>` : "–") };
+  const columns = type === "consumer"
+    ? [
+        client,
+        { key: "epoch", title: "epoch", render: (/** @type {any} */ row) => number(row.epoch) },
+        assignment,
+        { key: "target", title: "target assignment" },
+        ...(inside ? [waits] : []),
+        member,
+        ...place,
+      ]
+    : [
+        member,
+        client,
+        ...place,
+        assignment,
+        ...(inside
+          ? [waits, { key: "due_ms", title: "heartbeat due in", render: (/** @type {any} */ row) => html`<${Due} row=${row} />` }]
+          : []),
+      ];
   return html`<section class="card" aria-label="Members">
     <h3>${count(rows.length, "member")}</h3>
     ${!inside && type !== "consumer" && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}

@@ -292,6 +292,14 @@ export const STORIES = {
     about: group,
     says: (f) => `Member ${f.member} was removed from ${f.group}: ${f.reason}.`,
   },
+  classic_group_upgraded: {
+    about: group,
+    says: (f) => `${f.group} became a consumer group with ${f.members} members of the classic protocol.`,
+  },
+  consumer_group_downgraded: {
+    about: group,
+    says: (f) => `${f.group} became a classic group with ${f.members} members.`,
+  },
   static_member_replaced: {
     about: group,
     says: (f) => `A static member of ${f.group} came back with another member id.`,

@@ -152,8 +152,8 @@ async def heartbeat(
 
 
 def detail(response: StreamsGroupHeartbeatResponse) -> str:
-    (status,) = response.status or ()
-    return status.status_detail
+    assert response.status is not None
+    return response.status[0].status_detail
 
 
 @pytest.mark.mission("STR-5")

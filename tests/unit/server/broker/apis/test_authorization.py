@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -34,6 +36,8 @@ from minikafka.server.broker.apis.table import ApiTable
 from minikafka.server.broker.quotas import Quota
 from tests.support.broker.api_rows import services
 from tests.support.world.recording_log import RecordingLog
+
+TOPIC_ID = UUID(int=1)
 
 
 class Answers:
@@ -107,7 +111,8 @@ def guarded(
     api_key: ApiKey, handler: Any, answers: Answers, task: bool = False, log: Any = None
 ) -> Any:
     """Return the handler behind the guard of the API."""
-    broker = services(authorization=authorization(answers, log), cache=None)
+    named = SimpleNamespace(topic_name={TOPIC_ID: "t"}.get)
+    broker = services(authorization=authorization(answers, log), cache=named)
     return ApiTable()[api_key].authorization(broker, handler, task)
 
 
@@ -192,7 +197,8 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
 def produce_request(partitions: int, buffer: memoryview) -> ProduceRequest:
     """A request whose partitions have the same records, which lie in ``buffer``."""
     rows = [PartitionProduceData(number, buffer) for number in range(partitions)]
-    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=rows)])
+    topics = [TopicProduceData(topic_id=TOPIC_ID, partition_data=rows)]
+    return ProduceRequest(None, 1, 1000, topics)
 
 
 @pytest.mark.mission("SEC-135")
@@ -207,6 +213,24 @@ def test_produce_is_decided_without_a_pause() -> None:
     request = produce_request(3, memoryview(build_batch([(0, None, b"v", [])])))
     serve(Answers(True), ApiKey.PRODUCE, request, append)
     assert appended == [request]
+
+
+@pytest.mark.mission("TV2-8")
+def test_topics_of_produce_are_authorized_by_name_and_refused_by_id() -> None:
+    request = produce_request(1, memoryview(build_batch([(0, None, b"v", [])])))
+    request.topic_data.append(TopicProduceData(topic_id=UUID(int=2)))
+    left: list[UUID] = []
+
+    def append(_: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        left.extend(topic.topic_id for topic in request.topic_data)
+        reply(ProduceResponse())
+
+    (refused,) = serve(Answers(False), ApiKey.PRODUCE, request, append).responses
+    assert refused.topic_id == TOPIC_ID
+    assert [row.error_code for row in refused.partition_responses] == [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ]
+    assert left == [UUID(int=2)]
 
 
 @pytest.mark.mission("SEC-135")
