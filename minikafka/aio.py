@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from minikafka import client
 from minikafka.client import (
+    AcknowledgeType,
     ClientConfig,
     CommitFailedError,
     ConsumerConfig,
@@ -22,6 +23,8 @@ from minikafka.client import (
     RecordDeserializationError,
     RecordMetadata,
     RecordsMetadata,
+    ShareConsumerConfig,
+    ShareRecord,
     SubscriptionPattern,
 )
 from minikafka.kernel.cluster import TopicPartition
@@ -35,6 +38,7 @@ from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock, RealEntropy, RealWorkers
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "CommitFailedError",
     "Compression",
@@ -52,11 +56,13 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsMetadata",
+    "ShareConsumer",
+    "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
 ]
 
-T = TypeVar("T", ClientConfig, ProducerConfig, ConsumerConfig)
+T = TypeVar("T", ClientConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
 
 
 def world_of_clients() -> World:
@@ -114,6 +120,34 @@ class Consumer(client.Consumer):
             except BaseException as error:
                 await self.__aexit__(type(error), error, error.__traceback__)
                 raise
+        return self
+
+
+class ShareConsumer(client.ShareConsumer):
+    """``async with ShareConsumer("host:9092", group_id="g", topics=["t"]) as consumer``; the other
+    keys are those of ``ShareConsumerConfig`` and ``ClientConfig``. TypeError for a key that is
+    neither's."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "localhost:9092",
+        *,
+        group_id: str,
+        topics: tuple[str, ...] | list[str] = (),
+        world: World | None = None,
+        **keys: Any,
+    ) -> None:
+        if isinstance(topics, str):
+            raise TypeError("topics is a list: [name]")
+        plain = ShareConsumerConfig(group_id)
+        common, own = _sorted_out("ShareConsumer", bootstrap_servers, plain, keys, ("topics",))
+        super().__init__(world or world_of_clients(), common, own)
+        self._wanted = tuple(topics)
+
+    async def __aenter__(self) -> ShareConsumer:
+        await super().__aenter__()
+        if self._wanted:
+            self.subscribe(self._wanted)
         return self
 
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
         RebalanceListener,
         SubscriptionPattern,
     )
+    from minikafka.client.consumer.share_consumer import (
+        AcknowledgeType,
+        ShareConsumer,
+        ShareConsumerConfig,
+        ShareRecord,
+    )
     from minikafka.client.consumer.truncation import LogTruncationError
     from minikafka.client.producer.producer import (
         Producer,
@@ -57,6 +63,12 @@ else:
                 "RebalanceListener",
                 "SubscriptionPattern",
             ),
+            "minikafka.client.consumer.share_consumer": (
+                "AcknowledgeType",
+                "ShareConsumer",
+                "ShareConsumerConfig",
+                "ShareRecord",
+            ),
             "minikafka.client.consumer.truncation": ("LogTruncationError",),
             "minikafka.client.producer.producer": (
                 "Producer",
@@ -86,6 +98,7 @@ __all__ = [
     "EARLIEST_TIMESTAMP",
     "LATEST_TIMESTAMP",
     "MAX_TIMESTAMP",
+    "AcknowledgeType",
     "Admin",
     "ClientConfig",
     "ClusterDescription",
@@ -107,5 +120,8 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsMetadata",
+    "ShareConsumer",
+    "ShareConsumerConfig",
+    "ShareRecord",
     "SubscriptionPattern",
 ]

@@ -24,6 +24,7 @@ ALLOWED = {
     "Member": "protocol/messages",
     "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern and .streams",
     "NodeEndpoint": "protocol/messages",
+    "PartitionData": "protocol/messages",
     "PartitionMetadata": "protocol/messages, core.metadata_image",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicInfo": "protocol/messages",
@@ -33,6 +34,7 @@ ALLOWED = {
     "Admin": "aio, client",
     "Consumer": "aio, client",
     "Producer": "aio, client",
+    "ShareConsumer": "aio, client",
 }
 
 

@@ -35,7 +35,8 @@ LOWEST_CAREFUL_LIMIT: Final = 3
 
 
 class AcknowledgeType(IntEnum):
-    """What a consumer says of a record. A gap is an offset without a record."""
+    """What a consumer says of a record: it is done, it is to be delivered again or never again, or
+    the consumer needs more time for it. A gap is an offset without a record."""
 
     GAP = 0
     ACCEPT = 1

@@ -27,7 +27,7 @@ class StateVerb(NamedTuple):
     named: type[Any]
     response: type[Any]
     topic: type[Any]
-    row: type[Any] = messages.PartitionResult
+    row: type[Any] = messages.StatePartitionResult
 
 
 STATE_VERBS: Final[Mapping[type[Any], StateVerb]] = MappingProxyType(
@@ -45,7 +45,7 @@ STATE_VERBS: Final[Mapping[type[Any], StateVerb]] = MappingProxyType(
             messages.ReadTopic,
             messages.ReadShareGroupStateResponse,
             messages.ReadTopicResult,
-            messages.ReadResult,
+            messages.StateReadResult,
         ),
         messages.WriteShareGroupStateRequest: StateVerb(
             ShareStateShard.write,

@@ -28,10 +28,10 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.share_group_state import (
     DeletePartition,
     InitializePartition,
-    PartitionResult,
     ReadPartition,
-    ReadResult,
     StateBatchRow,
+    StatePartitionResult,
+    StateReadResult,
     SummaryResult,
     WritePartition,
 )
@@ -112,7 +112,7 @@ class ShareStateRequest:
     row: Any
     image: MetadataImage
     respond: Respond
-    row_type: type[PartitionResult | ReadResult | SummaryResult] = PartitionResult
+    row_type: type[StatePartitionResult | StateReadResult | SummaryResult] = StatePartitionResult
 
     def fail(self, result: ShareStateResult, error: ErrorCode, message: str | None) -> None:
         row = self.row_type(self.key.where.partition, error, message)
@@ -201,7 +201,7 @@ class ShareStateShard(CoordinatorShard[ShareRecord, ShareStateAppend, None]):
             now_ms,
         )
         snapshot = ShareSnapshot(request.key, state)
-        self._append(result, snapshot, request, PartitionResult(row.partition))
+        self._append(result, snapshot, request, StatePartitionResult(row.partition))
 
     def write(self, request: ShareStateRequest, result: ShareStateResult, now_ms: int) -> None:
         """Change a state. A record of the change is appended, or a snapshot after
@@ -225,7 +225,7 @@ class ShareStateShard(CoordinatorShard[ShareRecord, ShareStateAppend, None]):
             _batches(row.state_batches),
         )
         record = self._record_of(update, known.state, known.updates or 0, now_ms)
-        self._append(result, record, request, PartitionResult(row.partition))
+        self._append(result, record, request, StatePartitionResult(row.partition))
 
     def read(self, request: ShareStateRequest, result: ShareStateResult, now_ms: int) -> None:
         """Read a state. A leader epoch that is not known yet is appended before the response, and
@@ -239,7 +239,7 @@ class ShareStateShard(CoordinatorShard[ShareRecord, ShareStateAppend, None]):
             raise _error(ErrorCode.FENCED_LEADER_EPOCH)
         request.require_topic()
         state = known.state
-        response = ReadResult(
+        response = StateReadResult(
             row.partition,
             state_epoch=state.state_epoch,
             start_offset=state.start_offset,
@@ -265,7 +265,7 @@ class ShareStateShard(CoordinatorShard[ShareRecord, ShareStateAppend, None]):
         row: DeletePartition = request.row
         request.require_partition()
         request.require_topic()
-        response = PartitionResult(row.partition)
+        response = StatePartitionResult(row.partition)
         if request.key in self._partitions:
             self._append(result, ShareSnapshot(request.key, None), request, response)
         else:

@@ -45,7 +45,7 @@ class StateBatchRow:
 
 
 @dataclass(slots=True)
-class PartitionResult:
+class StatePartitionResult:
     """The error of one partition."""
 
     partition: Int32 = 0
@@ -58,7 +58,7 @@ class TopicResult:
     """The errors of partitions of one topic."""
 
     topic_id: Uuid = ZERO_UUID
-    partitions: list[PartitionResult] = field(default_factory=list)
+    partitions: list[StatePartitionResult] = field(default_factory=list)
 
 
 # -- InitializeShareGroupState
@@ -130,7 +130,7 @@ class ReadShareGroupStateRequest(Message):
 
 
 @dataclass(slots=True)
-class ReadResult:
+class StateReadResult:
     """The state of one partition, or its error. ``start_offset`` is -1 before the first write."""
 
     partition: Int32 = 0
@@ -146,7 +146,7 @@ class ReadTopicResult:
     """The states of partitions of one topic."""
 
     topic_id: Uuid = ZERO_UUID
-    partitions: list[ReadResult] = field(default_factory=list)
+    partitions: list[StateReadResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
