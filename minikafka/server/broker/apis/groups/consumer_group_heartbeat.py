@@ -21,7 +21,7 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.groups.feature_guards import before_if_finalized
-from minikafka.server.broker.apis.guards import Admitted
+from minikafka.server.broker.apis.groups.member_guard import member_gate
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
@@ -81,26 +81,10 @@ class ConsumerGroupHeartbeatHandler:
         return partial(self._authorization.allowed, context, operation, kind, log_if_denied=False)
 
 
-async def _admit(
-    authorization: Authorization, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Admitted:
-    """A member needs READ on the group, and DESCRIBE on the topics to which it subscribes by name.
-    A regular expression finds only topics that it may describe."""
-    topics = list(request.subscribed_topic_names or ())
-    refusal = None
-    if not authorization.is_allowed(
-        context, AclOperation.READ, AclResourceType.GROUP, request.group_id
-    ):
-        refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif topics:
-        described = await authorization.allowed(
-            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
-        )
-        if not described.issuperset(topics):
-            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if refusal is None:
-        return Admitted(request)
-    return Admitted(None, response=ConsumerGroupHeartbeatResponse(error_code=refusal))
+def _topics_of(request: ConsumerGroupHeartbeatRequest) -> list[str]:
+    """Return the topics to which a member subscribes by name. A regular expression finds only
+    topics that the member may describe."""
+    return request.subscribed_topic_names or []
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(
@@ -109,7 +93,9 @@ CONSUMER_GROUP_HEARTBEAT = Api(
         broker.groups, broker.world.entropy, broker.features, broker.authorization
     ),
     task=False,
-    authorization=before_if_finalized(GROUP_VERSION, _admit),
+    authorization=before_if_finalized(
+        GROUP_VERSION, member_gate(ConsumerGroupHeartbeatResponse, _topics_of)
+    ),
     quota=Quota.REQUESTS,
     changes_state=True,
 )

@@ -20,8 +20,8 @@ from minikafka.server.broker.apis.services import Services
 
 
 def before_if_finalized(feature: str, gate: Gate) -> ApiGuard:
-    """Return the guard that applies ``gate``. Without the feature the handler refuses every
-    request, whoever sends it."""
+    """Return the guard that applies ``gate`` once the feature is in force. Until then the handler
+    refuses every request."""
 
     def make(broker: Services) -> ApiGuard:
         async def admit(
@@ -37,8 +37,8 @@ def before_if_finalized(feature: str, gate: Gate) -> ApiGuard:
 
 
 def around_if_finalized(feature: str, response_filter: Filter) -> ApiGuard:
-    """Return the guard that applies ``response_filter``. Without the feature the handler refuses
-    every request, whoever sends it."""
+    """Return the guard that applies ``response_filter`` once the feature is in force. Until then
+    the handler refuses every request."""
 
     def make(broker: Services) -> ApiGuard:
         async def filtered(

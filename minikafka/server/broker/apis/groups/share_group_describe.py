@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import SHARE_VERSION
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.share_group_describe import (
     DescribedGroup,
-    ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.groups.described_groups import (
-    allow_all_operations,
-    filter_by_topics,
-)
-from minikafka.server.broker.apis.groups.feature_guards import around_if_finalized
-from minikafka.server.broker.apis.request import Reply, RequestContext
-from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
-from minikafka.server.broker.ports import GroupCoordination
-from minikafka.server.broker.quotas import Quota
-
-
-class ShareGroupDescribeHandler:
-    """Serves ShareGroupDescribe (an ``ImmediateHandler``), once share.version is in force."""
-
-    def __init__(self, groups: GroupCoordination, features: FinalizedFeatures) -> None:
-        self._groups = groups
-        self._features = features
-
-    def __call__(
-        self, context: RequestContext, request: ShareGroupDescribeRequest, reply: Reply
-    ) -> None:
-        if not self._features.level(SHARE_VERSION):
-            refusal = ErrorCode.UNSUPPORTED_VERSION
-            refused = [DescribedGroup(refusal, group_id=name) for name in request.group_ids]
-            reply(ShareGroupDescribeResponse(groups=refused))
-            return
-        groups = [self._groups.describe_share_group(name) for name in request.group_ids]
-        if request.include_authorized_operations:
-            allow_all_operations(groups)
-        reply(ShareGroupDescribeResponse(groups=groups))
+from minikafka.server.broker.apis.groups.described_groups import GroupDescription, describe_api
 
 
 def _topics_of(group: DescribedGroup) -> set[str]:
@@ -49,11 +17,13 @@ def _topics_of(group: DescribedGroup) -> set[str]:
     }
 
 
-SHARE_GROUP_DESCRIBE = Api(
-    key=ApiKey.SHARE_GROUP_DESCRIBE,
-    handler=lambda broker: ShareGroupDescribeHandler(broker.groups, broker.features),
-    task=False,
-    authorization=around_if_finalized(SHARE_VERSION, filter_by_topics(DescribedGroup, _topics_of)),
-    quota=Quota.REQUESTS,
-    changes_state=False,
+SHARE_GROUP_DESCRIBE = describe_api(
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    GroupDescription(
+        SHARE_VERSION,
+        ShareGroupDescribeResponse,
+        DescribedGroup,
+        lambda groups, name: groups.describe_share_group(name),
+        _topics_of,
+    ),
 )

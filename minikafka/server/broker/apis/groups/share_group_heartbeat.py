@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
-from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.features import SHARE_VERSION
 from minikafka.protocol.api_keys import ApiKey
@@ -14,9 +13,8 @@ from minikafka.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from minikafka.server.broker.apis.api import Api
-from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.groups.feature_guards import before_if_finalized
-from minikafka.server.broker.apis.guards import Admitted
+from minikafka.server.broker.apis.groups.member_guard import member_gate
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
@@ -53,32 +51,16 @@ class ShareGroupHeartbeatHandler:
         self._groups.share_heartbeat(request.group_id, facts, reply)
 
 
-async def _admit(
-    authorization: Authorization, context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> Admitted:
-    """A member needs READ on the group, and DESCRIBE on the topics to which it subscribes."""
-    topics = request.subscribed_topic_names or ()
-    refusal = None
-    if not authorization.is_allowed(
-        context, AclOperation.READ, AclResourceType.GROUP, request.group_id
-    ):
-        refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif topics:
-        described = await authorization.allowed(
-            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
-        )
-        if not described.issuperset(topics):
-            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if refusal is None:
-        return Admitted(request)
-    return Admitted(None, response=ShareGroupHeartbeatResponse(error_code=refusal))
-
-
 SHARE_GROUP_HEARTBEAT = Api(
     key=ApiKey.SHARE_GROUP_HEARTBEAT,
     handler=lambda broker: ShareGroupHeartbeatHandler(broker.groups, broker.features),
     task=False,
-    authorization=before_if_finalized(SHARE_VERSION, _admit),
+    authorization=before_if_finalized(
+        SHARE_VERSION,
+        member_gate(
+            ShareGroupHeartbeatResponse, lambda request: request.subscribed_topic_names or ()
+        ),
+    ),
     quota=Quota.REQUESTS,
     changes_state=True,
 )

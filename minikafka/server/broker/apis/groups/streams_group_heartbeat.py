@@ -23,9 +23,9 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
 from minikafka.server.broker.admin.streams_topics import StreamsTopicCreation
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import Authorization
-from minikafka.server.broker.apis.guards import Admitted, ApiGuard, before, knowing
+from minikafka.server.broker.apis.groups.feature_guards import before_if_finalized
+from minikafka.server.broker.apis.groups.member_guard import member_gate
 from minikafka.server.broker.apis.request import RequestContext
-from minikafka.server.broker.apis.services import Services
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.ports import GroupCoordination
 from minikafka.server.broker.quotas import Quota
@@ -102,7 +102,7 @@ class StreamsGroupHeartbeatHandler:
 
 
 def _refusal(topology: Topology) -> StreamsGroupHeartbeatResponse | None:
-    """Return the response to a topology that has topics of Kafka's own, or invalid names."""
+    """Return the response to a topology with internal topics of Kafka, or with invalid names."""
     topics = _topics_of(topology)
     internal = [topic for topic in topics if topic in INTERNAL_TOPICS]
     invalid = [topic for topic in topics if name_problem(topic) is not None]
@@ -131,44 +131,12 @@ def _topics_of(topology: Topology) -> list[str]:
     return list(names)
 
 
-async def _admit(
-    authorization: Authorization, context: RequestContext, request: StreamsGroupHeartbeatRequest
-) -> Admitted:
-    """A member needs READ on the group, and DESCRIBE on all topics of its topology. Kafka looks at
-    the names before it asks for DESCRIBE."""
-    refusal = None
-    if not authorization.is_allowed(
-        context, AclOperation.READ, AclResourceType.GROUP, request.group_id
-    ):
-        refusal = StreamsGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    elif request.topology is not None:
-        refusal = _refusal(request.topology)
-        topics = _topics_of(request.topology)
-        if refusal is None and topics:
-            described = await authorization.allowed(
-                context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics
-            )
-            if not described.issuperset(topics):
-                refusal = StreamsGroupHeartbeatResponse(
-                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                )
-    return Admitted(request) if refusal is None else Admitted(None, response=refusal)
-
-
-def _guard(broker: Services) -> ApiGuard:
-    """Without the feature the handler refuses every request, whoever sends it."""
-
-    async def admit(
-        authorization: Authorization,
-        context: RequestContext,
-        request: StreamsGroupHeartbeatRequest,
-    ) -> Admitted:
-        if not broker.features.level(STREAMS_VERSION):
-            return Admitted(request)
-        return await _admit(authorization, context, request)
-
-    return before(admit)
-
+_GATE: Final = member_gate(
+    StreamsGroupHeartbeatResponse,
+    lambda request: () if request.topology is None else _topics_of(request.topology),
+    # Kafka looks at the names before it asks for DESCRIBE.
+    lambda request: None if request.topology is None else _refusal(request.topology),
+)
 
 STREAMS_GROUP_HEARTBEAT = Api(
     key=ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -179,7 +147,7 @@ STREAMS_GROUP_HEARTBEAT = Api(
         broker.authorization,
     ),
     task=True,
-    authorization=knowing(_guard),
+    authorization=before_if_finalized(STREAMS_VERSION, _GATE),
     quota=Quota.MUTATIONS,
     changes_state=True,
 )
