@@ -25,7 +25,6 @@ from minikafka.core.group.consumer.heartbeat import (
     HeartbeatFacts,
     assign_if_due,
     check_request,
-    check_room,
     fence_members,
     heartbeat,
     leave_for_now,
@@ -34,7 +33,6 @@ from minikafka.core.group.consumer.heartbeat import (
     require_member,
     update_epoch,
 )
-from minikafka.core.group.consumer.reconciliation import CurrentAssignment, MemberState
 from minikafka.core.group.conversion import (
     can_downgrade,
     can_downgrade_for,
@@ -46,8 +44,8 @@ from minikafka.core.group.conversion import (
 )
 from minikafka.core.group.group import Group, GroupConfig, RespondJoin, RespondSync
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.modern.admission import check_room
 from minikafka.core.group.modern.changes import GroupChanges
-from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern_groups import ModernGroups
 from minikafka.core.group.rebalance import SyncFacts, prepare_rebalance, session_timer
 from minikafka.core.group.records import ModernGroupKey
@@ -72,7 +70,6 @@ from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.messages.consumer_group_heartbeat import (
-    JOINS,
     LEAVES,
     LEAVES_FOR_NOW,
     ConsumerGroupHeartbeatResponse,
@@ -138,7 +135,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         result: GroupResult[None] = CoordinatorResult(None)
         try:
             check_request(facts, self._config.consumer.assignors)
-            group, replaced = self._require_consumer_group(group_id, facts)
+            group, replaced = self.of_heartbeat(group_id, facts.member_epoch)
         except KafkaError as error:
             result.reply(respond, heartbeat_error(error))
             return result
@@ -165,7 +162,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         if replaced is not None and replaced.members:
             retire(replaced, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, result)
             result.event("classic_group_upgraded", group=group_id, members=len(replaced.members))
-        self._keep_time(group, facts, before, result)
+        self.heard_in_epoch(group, facts.member_id, facts.member_epoch, before, result)
         if replaced is not None:
             self.start_timers(group, result)
         if _wants_resolution(group, image, now_ms):
@@ -175,28 +172,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         self.append(ModernGroupUpdate(group, changes, [reply], replaced, successor), result)
         return result
 
-    def _require_consumer_group(
-        self, group_id: str, facts: HeartbeatFacts
-    ) -> tuple[ConsumerGroup, Group | None]:
-        """Return the group, and the classic group that it replaces. Raises KafkaError:
-        GROUP_ID_NOT_FOUND."""
-        known = self._groups.get(group_id)
-        if isinstance(known, ConsumerGroup):
-            return known, None
-        if facts.member_epoch != JOINS or isinstance(known, ModernGroup):
-            if known is not None:
-                problem = f"Group {group_id} is not a consumer group."
-            elif facts.member_epoch < JOINS:
-                problem = f"Group {group_id} not found."
-            else:
-                problem = f"Consumer group {group_id} not found."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
-        if known is not None and not known.is_empty:
-            check_upgrade(known, self._config.consumer)
-        group = self._groups[group_id] = ConsumerGroup(group_id)
-        if known is not None:
-            group.offsets = known.offsets
-        return group, known
+    def check_takeover(self, classic: Group) -> None:
+        if not classic.is_empty:
+            check_upgrade(classic, self._config.consumer)
 
     def _take_over(
         self, changes: GroupChanges[ConsumerGroup], replaced: Group, image: MetadataImage
@@ -258,7 +236,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         result: GroupResult[None] = CoordinatorResult(None)
         changes = GroupChanges(group)
         try:
-            check_room(group, facts.member_id or facts.new_member_id, self._config.consumer)
+            if (facts.member_id or facts.new_member_id) not in group.members:
+                check_room(group, self._config.consumer.max_size)
             check_protocols(group, facts)
             if facts.must_know_id and facts.member_id == UNKNOWN_MEMBER:
                 error = ErrorCode.MEMBER_ID_REQUIRED
@@ -338,7 +317,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             result.reply(respond, sync_error(code))
             return result
         group.awaited.pop((member_id, ClassicRequest.SYNC_GROUP), None)
-        self._heard(group, member_id, result)
+        self.heard(group, member_id, result)
         result.effects.append(CheckMember(group, member_id))
         reply = AwaitedReply(respond, response, sync_error)
         self.append(ModernGroupUpdate(group, GroupChanges(group), [reply]), result)
@@ -353,7 +332,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             current = require_classic(group, member_id, instance_id, generation_id)
         except KafkaError as error:
             return result.responding(error.code)
-        self._heard(group, member_id, result)
+        self.heard(group, member_id, result)
         if not must_rejoin(group, member_id, current):
             return result.responding(ErrorCode.NONE)
         self._await_join(group, member_id, result)
@@ -387,37 +366,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
 
     # -- time
 
-    def _keep_time(
-        self,
-        group: ConsumerGroup,
-        facts: HeartbeatFacts,
-        before: CurrentAssignment | None,
-        result: GroupResult[None],
-    ) -> None:
-        """Start or check the timers of a member, whose assignment was ``before``."""
-        member_id = facts.member_id
-        if member_id not in group.members:
-            result.effects.append(CheckMember(group, member_id))
-            return
-        if facts.member_epoch >= JOINS:
-            self._heard(group, member_id, result)
-        if group.current.get(member_id) is not before:
-            result.effects.append(CheckMember(group, member_id))
-            self._await_revocation(group, member_id, result)
-
-    def _await_revocation(
-        self, group: ConsumerGroup, member_id: str, result: GroupResult[None]
-    ) -> None:
-        current, metadata = group.current.get(member_id), group.members[member_id]
-        is_to_revoke = current is not None and current.state is MemberState.UNREVOKED_PARTITIONS
-        if current is not None and is_to_revoke and metadata.classic is None:
-            delay_ms = metadata.rebalance_timeout_ms
-            result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
-
-    def _heard(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
+    def session_timeout_ms(self, group: ConsumerGroup, member_id: str) -> int:
         own_ms = self._config_of(group.group_id).session_timeout_ms
-        timeout_ms = session_timeout_of(group, member_id, own_ms)
-        result.effects.append(MemberHeard(group, member_id, timeout_ms))
+        return session_timeout_of(group, member_id, own_ms)
 
     def _await_join(self, group: ConsumerGroup, member_id: str, result: GroupResult[None]) -> None:
         """Give a member of the classic protocol its rebalance time-out to join, unless it runs."""
@@ -464,14 +415,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             update_epoch(changes, image, raised=True)
         self.append(ModernGroupUpdate(group, changes, []), result)
         return result
-
-    # -- timers
-
-    def start_timers(self, group: ConsumerGroup, result: GroupResult[None]) -> None:
-        for member_id in group.members:
-            if member_id not in group.deadlines:
-                self._heard(group, member_id, result)
-            self._await_revocation(group, member_id, result)
 
 
 def _wants_resolution(group: ConsumerGroup, image: MetadataImage, now_ms: int) -> bool:

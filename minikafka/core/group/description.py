@@ -137,20 +137,12 @@ def listed(group: AnyGroup) -> ListedGroup:
 # ---- consumer groups
 
 
-def refused_description(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
-    return DescribedConsumerGroup(error.code, error.message, group_id)
-
-
 def consumer_described(
-    group_id: str, group: AnyGroup | None, image: MetadataImage, config: ConsumerGroupConfig
+    group: ConsumerGroup, image: MetadataImage, config: ConsumerGroupConfig
 ) -> DescribedConsumerGroup:
-    """Return the ConsumerGroupDescribe row of a group. Only a consumer group has one."""
-    if not isinstance(group, ConsumerGroup):
-        what = "not found." if group is None else "is not a consumer group."
-        error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
-        return refused_description(group_id, error)
+    """Return the ConsumerGroupDescribe row of a group."""
     return DescribedConsumerGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,

@@ -1,4 +1,4 @@
-"""The decisions about all groups of one newer protocol, as one class carries them out."""
+"""``ModernGroups``: what consumer, share and streams groups of a shard have in common."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResul
 from minikafka.core.group.eviction import Eviction
 from minikafka.core.group.group import Group
 from minikafka.core.group.modern.changes import GroupChanges
+from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.records import ModernGroupKey, ModernGroupRecord
 from minikafka.core.group.result import (
     AnyGroup,
     CheckMember,
     G,
     GroupResult,
+    MemberHeard,
     ModernGroupUpdate,
     OffsetDeletion,
+    RevocationTimer,
     update_write_error,
 )
 from minikafka.core.metadata_image import MetadataImage
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.consumer_group_heartbeat import JOINS
 
 # Errors after which the records are in the log of the leader nevertheless.
 _IN_THE_LOG: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -46,8 +50,8 @@ class ModernGroups(ABC, Generic[G]):
     # -- loading and unloading
 
     def load(self, record: ModernGroupRecord) -> None:
-        """Apply a record of a group of this kind. With its last value the group goes, but for its
-        offsets."""
+        """Apply a record of a group of this kind. Remove a group without records, unless it has
+        offsets: a classic group keeps those."""
         group_id = record.group_id
         known = self._groups.get(group_id)
         group = known
@@ -70,9 +74,81 @@ class ModernGroups(ABC, Generic[G]):
         self._updates.pop(group.group_id, None)
         result.effects += (CheckMember(group, member_id) for member_id in group.members)
 
+    # -- groups of requests
+
+    def require(self, group_id: str) -> G:
+        """Return a group. Raises KafkaError: GROUP_ID_NOT_FOUND."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, self.kind):
+            what = "not found." if group is None else f"is not a {self.kind.TYPE} group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
+        return group
+
+    def of_heartbeat(self, group_id: str, member_epoch: int) -> tuple[G, Group | None]:
+        """Return the group of a heartbeat, as ``require_or_create`` does: a new one if the member
+        joins. A member that leaves is in a group. Raises KafkaError."""
+        if member_epoch < JOINS:
+            return self.require(group_id), None
+        return self.require_or_create(group_id, creates=member_epoch == JOINS)
+
+    def require_or_create(self, group_id: str, *, creates: bool) -> tuple[G, Group | None]:
+        """Return a group, and the classic group whose id it takes. With ``creates`` an unknown id
+        gets a new group, and so does that of a classic group which ``check_takeover`` accepts.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, and the errors of ``check_takeover``."""
+        known = self._groups.get(group_id)
+        if known is None and not creates:
+            problem = f"{self.kind.TYPE.capitalize()} group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
+        if isinstance(known, ModernGroup) or not creates:
+            return self.require(group_id), None
+        if known is not None:
+            self.check_takeover(known)
+        group = self._groups[group_id] = self.kind(group_id)
+        if known is not None:
+            group.offsets = known.offsets
+        return group, known
+
+    def check_takeover(self, classic: Group) -> None:
+        """Raise KafkaError unless a new group may take the id of a classic one."""
+        self.require(classic.group_id)
+
+    # -- timers of members
+
     @abstractmethod
+    def session_timeout_ms(self, group: G, member_id: str) -> int:
+        """Return the time within which a member must send its next heartbeat."""
+
     def start_timers(self, group: G, result: GroupResult[None]) -> None:
         """Start the timers of all members: after loading, or when a change was taken back."""
+        for member_id in group.members:
+            if member_id not in group.deadlines:
+                self.heard(group, member_id, result)
+            self._await_revocation(group, member_id, result)
+
+    def heard(self, group: G, member_id: str, result: GroupResult[None]) -> None:
+        """Begin the session of a member again."""
+        timeout_ms = self.session_timeout_ms(group, member_id)
+        result.effects.append(MemberHeard(group, member_id, timeout_ms))
+
+    def heard_in_epoch(
+        self, group: G, member_id: str, epoch: int, before: object, result: GroupResult[None]
+    ) -> None:
+        """Start and check the timers of a member, if it is one, after a heartbeat with ``epoch``.
+        Its assignment was ``before``."""
+        if member_id not in group.members:
+            return
+        if epoch >= JOINS:
+            self.heard(group, member_id, result)
+        if group.current.get(member_id) is not before:
+            result.effects.append(CheckMember(group, member_id))
+            self._await_revocation(group, member_id, result)
+
+    def _await_revocation(self, group: G, member_id: str, result: GroupResult[None]) -> None:
+        if group.must_revoke(member_id):
+            delay_ms = group.members[member_id].rebalance_timeout_ms
+            current = group.current[member_id]
+            result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
 
     # -- updates
 

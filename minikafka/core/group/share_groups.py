@@ -17,7 +17,6 @@ from minikafka.core.group.result import (
     CheckMember,
     GroupResult,
     InitializeStates,
-    MemberHeard,
     ModernGroupUpdate,
     RespondShareHeartbeat,
     share_heartbeat_error,
@@ -36,7 +35,7 @@ from minikafka.core.group.share.heartbeat import (
 from minikafka.core.group.share.states import NO_STATES, StatePartitions, stored_states
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.consumer_group_heartbeat import JOINS, LEAVES
+from minikafka.protocol.messages.consumer_group_heartbeat import LEAVES
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from minikafka.protocol.messages.share_group_membership_log import (
     SHARE_GROUP_RECORDS,
@@ -76,10 +75,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         member_id = facts.member_id
         try:
             check_request(facts)
-            if facts.member_epoch == LEAVES:
-                group = self.require(group_id)
-            else:
-                group = self.require_or_create(group_id, creates=facts.member_epoch == JOINS)
+            group, _ = self.of_heartbeat(group_id, facts.member_epoch)
         except KafkaError as error:
             result.reply(respond, share_heartbeat_error(error))
             return result
@@ -94,7 +90,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
                 response = heartbeat(changes, facts, image, self._config_of(group_id))
                 retry_ms = self._config.initialize_retry_interval_ms
                 partitions = begin_states(changes, image, retry_ms, now_ms)
-                self._heard(group, member_id, result)
+                self.heard(group, member_id, result)
         except KafkaError as error:
             self.restore(group, None)
             result.reply(respond, share_heartbeat_error(error))
@@ -103,24 +99,6 @@ class ShareGroups(ModernGroups[ShareGroup]):
         reply = AwaitedReply(respond, response, _refused_heartbeat)
         self.append(ModernGroupUpdate(group, changes, [reply], then=then), result)
         return result
-
-    def require(self, group_id: str) -> ShareGroup:
-        """Return a group. Raises KafkaError: GROUP_ID_NOT_FOUND."""
-        group = self._groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            what = "not found." if group is None else "is not a share group."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
-        return group
-
-    def require_or_create(self, group_id: str, *, creates: bool) -> ShareGroup:
-        """Return a group, a new one if ``creates``. Raises KafkaError: GROUP_ID_NOT_FOUND."""
-        if group_id in self._groups:
-            return self.require(group_id)
-        if not creates:
-            problem = f"Share group {group_id} not found."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
-        group = self._groups[group_id] = ShareGroup(group_id)
-        return group
 
     # -- states of share-partitions
 
@@ -161,14 +139,8 @@ class ShareGroups(ModernGroups[ShareGroup]):
         fence_members(changes, member_ids, image)
         return None
 
-    def _heard(self, group: ShareGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = self._config_of(group.group_id).session_timeout_ms
-        result.effects.append(MemberHeard(group, member_id, timeout_ms))
-
-    def start_timers(self, group: ShareGroup, result: GroupResult[None]) -> None:
-        for member_id in group.members:
-            if member_id not in group.deadlines:
-                self._heard(group, member_id, result)
+    def session_timeout_ms(self, group: ShareGroup, member_id: str) -> int:
+        return self._config_of(group.group_id).session_timeout_ms
 
 
 def _refused_heartbeat(error: ErrorCode) -> ShareGroupHeartbeatResponse:

@@ -8,7 +8,6 @@ from typing import ClassVar
 from minikafka.core.coordinator_shard import CoordinatorResult
 from minikafka.core.group.group import Group
 from minikafka.core.group.modern.changes import GroupChanges
-from minikafka.core.group.modern.group import ModernGroup
 from minikafka.core.group.modern_groups import ModernGroups
 from minikafka.core.group.records import ModernGroupKey
 from minikafka.core.group.result import (
@@ -17,9 +16,7 @@ from minikafka.core.group.result import (
     AwaitedReply,
     CheckMember,
     GroupResult,
-    MemberHeard,
     ModernGroupUpdate,
-    RevocationTimer,
 )
 from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.streams.config import StreamsGroupConfig
@@ -32,12 +29,10 @@ from minikafka.core.group.streams.heartbeat import (
     heartbeat,
     require_member,
 )
-from minikafka.core.group.streams.reconciliation import MemberState
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_group_heartbeat import JOINS
 from minikafka.protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
 from minikafka.protocol.messages.streams_group_log import STREAMS_GROUP_RECORDS
@@ -72,12 +67,13 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         """Handle a StreamsGroupHeartbeat request that ``check_request`` accepts. The first one of a
         member creates the group, or takes the place of a classic group without members."""
         result: GroupResult[None] = CoordinatorResult(None)
+        request, known = facts.request, self._groups.get(facts.request.group_id)
         try:
-            group, replaced, is_new = self._require_streams_group(facts.request)
+            group, replaced = self.of_heartbeat(request.group_id, request.member_epoch)
         except KafkaError as error:
             result.reply(respond, refused_heartbeat(error))
             return result
-        before = group.current.get(facts.request.member_id)
+        before = group.current.get(request.member_id)
         changes, timer = GroupChanges(group), self._delay(group)
         try:
             if replaced is not None:
@@ -92,36 +88,16 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
             return result
         if timer is not None:
             result.effects.append(timer)
-        if is_new:
+        if group is not known:
             _forget_first_sight(group, outcome.response)
-        self._keep_time(group, facts.request, before, result)
+        self.heard_in_epoch(group, request.member_id, request.member_epoch, before, result)
         reply = AwaitedReply(respond, outcome, _refused)
         self.append(ModernGroupUpdate(group, changes, [reply], replaced), result)
         return result
 
-    def _require_streams_group(
-        self, request: StreamsGroupHeartbeatRequest
-    ) -> tuple[StreamsGroup, Group | None, bool]:
-        """Return the group, the classic group that it replaces, and whether it is new. Raises
-        KafkaError: GROUP_ID_NOT_FOUND."""
-        group_id, epoch = request.group_id, request.member_epoch
-        known = self._groups.get(group_id)
-        if isinstance(known, StreamsGroup):
-            return known, None, False
-        is_taken = isinstance(known, ModernGroup) or (known is not None and not known.is_empty)
-        if epoch != JOINS or is_taken:
-            if known is not None:
-                problem = f"Group {group_id} is not a streams group."
-            elif epoch < JOINS:
-                problem = f"Group {group_id} not found."
-            else:
-                problem = f"Streams group {group_id} not found."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem)
-        assert known is None or isinstance(known, Group)
-        group = self._groups[group_id] = StreamsGroup(group_id)
-        if known is not None:
-            group.offsets = known.offsets
-        return group, known, True
+    def check_takeover(self, classic: Group) -> None:
+        if not classic.is_empty:
+            super().check_takeover(classic)
 
     def _delay(self, group: StreamsGroup) -> AssignmentTimer | None:
         """Let a group without members wait for others, unless it waits already."""
@@ -165,39 +141,8 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
 
     # -- time
 
-    def _keep_time(
-        self,
-        group: StreamsGroup,
-        request: StreamsGroupHeartbeatRequest,
-        before: object,
-        result: GroupResult[None],
-    ) -> None:
-        """Start or check the timers of a member, whose tasks were ``before``."""
-        member_id = request.member_id
-        if member_id not in group.members:
-            return
-        self._heard(group, member_id, result)
-        if group.current.get(member_id) is not before:
-            result.effects.append(CheckMember(group, member_id))
-            self._await_revocation(group, member_id, result)
-
-    def _heard(self, group: StreamsGroup, member_id: str, result: GroupResult[None]) -> None:
-        timeout_ms = self._config_of(group.group_id).session_timeout_ms
-        result.effects.append(MemberHeard(group, member_id, timeout_ms))
-
-    def _await_revocation(
-        self, group: StreamsGroup, member_id: str, result: GroupResult[None]
-    ) -> None:
-        current = group.current.get(member_id)
-        if current is not None and current.state is MemberState.UNREVOKED_TASKS:
-            delay_ms = group.members[member_id].rebalance_timeout_ms
-            result.effects.append(RevocationTimer(group, member_id, current, delay_ms))
-
-    def start_timers(self, group: StreamsGroup, result: GroupResult[None]) -> None:
-        for member_id in group.members:
-            if member_id not in group.deadlines:
-                self._heard(group, member_id, result)
-            self._await_revocation(group, member_id, result)
+    def session_timeout_ms(self, group: StreamsGroup, member_id: str) -> int:
+        return self._config_of(group.group_id).session_timeout_ms
 
     def delay_over(self, timer: AssignmentTimer) -> GroupResult[None]:
         """Assign the tasks of a group that has waited for members.
@@ -217,8 +162,8 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
 
 
 def _forget_first_sight(group: StreamsGroup, response: StreamsGroupHeartbeatResponse) -> None:
-    """Forget what the request that creates a group has seen, as Kafka does: it decides about a
-    group that is thrown away, and makes the lasting one from the records."""
+    """Forget what no record has of a group that the request creates. Kafka decides about a
+    temporary group, and makes the real one from its records."""
     group.configured, group.endpoint_epoch, group.shutdown_by = None, 0, None
     response.endpoint_information_epoch = 0
 

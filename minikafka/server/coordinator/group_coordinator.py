@@ -14,7 +14,6 @@ from minikafka.core.group.description import (
     described,
     fetched,
     listed,
-    refused_description,
     share_described,
 )
 from minikafka.core.group.group import Group, RespondJoin, RespondSync
@@ -357,10 +356,10 @@ class GroupCoordinator:
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
         """Handle ConsumerGroupDescribe for one group."""
         try:
-            group = self._require_group(group_id)
+            group = self.runtime.require(group_id).shard.consumers.require(group_id)
         except KafkaError as error:
-            return refused_description(group_id, error)
-        return consumer_described(group_id, group, self._image(), self._config.group.consumer)
+            return DescribedConsumerGroup(error.code, error.message, group_id)
+        return consumer_described(group, self._image(), self._config.group.consumer)
 
     def describe_share_group(self, group_id: str) -> DescribedShareGroup:
         """Handle ShareGroupDescribe for one group."""
@@ -373,10 +372,10 @@ class GroupCoordinator:
     def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup:
         """Handle StreamsGroupDescribe for one group."""
         try:
-            group = self._require_named(group_id).shard.groups.get(group_id)
+            group = self._require_named(group_id).shard.streams.require(group_id)
         except KafkaError as error:
             return DescribedStreamsGroup(error.code, error.message, group_id)
-        return streams_described(group_id, group)
+        return streams_described(group)
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

@@ -91,7 +91,7 @@ class ShareGroupOffsets:
         creates the group. Return the error of each partition."""
         context, image = self._require(group_id), self._image()
         shares = context.shard.shares
-        group = shares.require_or_create(group_id, creates=True)
+        group, _ = shares.require_or_create(group_id, creates=True)
         if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         errors = dict.fromkeys(offsets, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -130,6 +130,11 @@ class ConsumerGroup(ModernGroup):
         maps = (self.members, self.targets, self.current, self.regexes)
         return bool(self.epoch or self.target_epoch or any(maps))
 
+    def must_revoke(self, member_id: str) -> bool:
+        current = self.current.get(member_id, NOT_JOINED)
+        is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
+        return is_revoking and self.members[member_id].classic is None
+
     def is_free(self, topic_id: UUID, partition: int) -> bool:
         """Whether no member has the partition, or has still to revoke it."""
         holders = self._holders.get(topic_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Final
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
@@ -19,6 +18,7 @@ from minikafka.core.group.consumer.member import (
     stored_target,
 )
 from minikafka.core.group.consumer.reconciliation import CurrentAssignment, reconcile
+from minikafka.core.group.modern.admission import check_member, check_room, fenced
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.modern.partitions import Partitions, rows_of
@@ -44,8 +44,6 @@ from minikafka.protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-
-_ABANDON: Final = "The member must abandon all its partitions and rejoin."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,8 @@ def heartbeat(
     have records, which the caller takes back.
     """
     group, member_id = changes.group, facts.member_id
-    check_room(group, member_id, config)
+    if member_id not in group.members:
+        check_room(group, config.max_size)
     _admit(changes, facts)
     before = group.current.get(member_id, NOT_JOINED)
     subscribes_anew = store_metadata(changes, member_id, _described(group, facts))
@@ -157,15 +156,6 @@ def heartbeat(
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=_assignment(current) if tells else None,
     )
-
-
-def check_room(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) if the group has no room for a new member."""
-    if len(group.members) >= config.max_size and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
-        )
 
 
 def reconcile_member(
@@ -188,7 +178,7 @@ def _assignment(current: CurrentAssignment) -> Assignment:
     return Assignment([TopicPartitions(*row) for row in rows_of(current.assigned)])
 
 
-# ---- who is it
+# ---- admission
 
 
 def _admit(changes: GroupChanges[ConsumerGroup], facts: HeartbeatFacts) -> None:
@@ -211,19 +201,8 @@ def _admit(changes: GroupChanges[ConsumerGroup], facts: HeartbeatFacts) -> None:
             replace_member(changes, holder, member_id)
         return
     known = require_member(group, member_id, instance)
-    epoch = facts.member_epoch
-    if epoch > known.member_epoch:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a greater member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
-        )
-    if epoch < known.member_epoch and not _lost_response(known, facts):
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a smaller member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
-        )
+    if facts.member_epoch != known.member_epoch and not _lost_response(known, facts):
+        raise fenced(group, facts.member_epoch, known.member_epoch)
 
 
 def require_member(
@@ -243,17 +222,13 @@ def require_member(
                 f"Static member {member_id} with instance id {instance_id} was fenced by member "
                 f"{holder}.",
             )
-    if member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
+    check_member(group, member_id)
     return group.current.get(member_id, NOT_JOINED)
 
 
 def _lost_response(known: CurrentAssignment, facts: HeartbeatFacts) -> bool:
     """Whether the member may have missed the response that raised its epoch."""
-    is_previous = facts.member_epoch == known.previous_member_epoch
+    is_previous = facts.member_epoch == known.previous_member_epoch < known.member_epoch
     return is_previous and _is_within(facts.owned, known.assigned)
 
 

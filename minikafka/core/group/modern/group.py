@@ -90,6 +90,10 @@ class ModernGroup(ABC):
         committed more than ``retention_ms`` ago."""
         return self.offsets.expired(now_ms, retention_ms, None, self.subscribed_topics())
 
+    def must_revoke(self, member_id: str) -> bool:
+        """Return whether a member has a rebalance time-out to revoke what its target lacks."""
+        return False
+
     # -- its records
 
     @abstractmethod

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 from uuid import UUID
 
+from minikafka.core.group.modern.admission import check_member, check_room, fenced
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.modern.partitions import Partitions, of_topics, rows_of, union
@@ -41,8 +41,6 @@ from minikafka.protocol.messages.share_group_membership_log import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
-
-_ABANDON: Final = "The member must abandon all its partitions and rejoin."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,37 +116,23 @@ def _admit(group: ShareGroup, facts: ShareHeartbeatFacts, config: ShareGroupConf
     Raises KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
     """
     member_id, epoch = facts.member_id, facts.member_epoch
-    if len(group.members) >= config.max_size and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {config.max_size} members.",
-        )
+    if member_id not in group.members:
+        check_room(group, config.max_size)
     if epoch == JOINS:
         return
     known = require_member(group, member_id)
     if epoch > known.member_epoch:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a greater member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
-        )
+        raise fenced(group, epoch, known.member_epoch)
     # A member with the previous epoch may have missed the response that raised it.
-    if epoch < known.member_epoch and epoch != known.previous_member_epoch:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a smaller member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}), and it does not match the previous "
-            f"member epoch ({known.previous_member_epoch}). {_ABANDON}",
-        )
+    previous = known.previous_member_epoch
+    if epoch not in (known.member_epoch, previous):
+        detail = f", and it does not match the previous member epoch ({previous})"
+        raise fenced(group, epoch, known.member_epoch, detail)
 
 
 def require_member(group: ShareGroup, member_id: str) -> ShareAssignment:
     """Return the assignment of a member. Raises KafkaError: UNKNOWN_MEMBER_ID."""
-    if member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
+    check_member(group, member_id)
     return group.current.get(member_id, NOT_JOINED)
 
 

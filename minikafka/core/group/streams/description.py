@@ -8,7 +8,6 @@ from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.member import NOT_JOINED, tag_rows
 from minikafka.core.group.streams.tasks import NO_TASKS, TaskAssignment, task_rows
 from minikafka.core.group.streams.topology import InternalTopic
-from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -24,18 +23,10 @@ from minikafka.protocol.messages.streams_topology import (
 )
 
 
-def refused_description(group_id: str, error: KafkaError) -> DescribedGroup:
-    return DescribedGroup(error.code, error.message, group_id)
-
-
-def streams_described(group_id: str, group: object) -> DescribedGroup:
-    """Return the StreamsGroupDescribe row of a group. Only a streams group has one."""
-    if not isinstance(group, StreamsGroup):
-        what = "not found." if group is None else "is not a streams group."
-        error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}")
-        return refused_description(group_id, error)
+def streams_described(group: StreamsGroup) -> DescribedGroup:
+    """Return the StreamsGroupDescribe row of a group."""
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,

@@ -105,6 +105,9 @@ class StreamsGroup(ModernGroup):
         current = self.current.get(member_id, NOT_JOINED)
         return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
 
+    def must_revoke(self, member_id: str) -> bool:
+        return self.current.get(member_id, NOT_JOINED).state is MemberState.UNREVOKED_TASKS
+
     @property
     def has_records(self) -> bool:
         maps = (self.members, self.targets, self.current)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
+from minikafka.core.group.modern.admission import check_member, check_room, fenced
 from minikafka.core.group.modern.changes import GroupChanges
 from minikafka.core.group.modern.metadata_hash import hash_of
 from minikafka.core.group.streams.assignor import TaskMember, assign
@@ -58,7 +59,6 @@ from minikafka.protocol.messages.streams_group_log import (
 )
 from minikafka.protocol.messages.streams_topology import KeyValue, TaskIds
 
-_ABANDON: Final = "The member must abandon all its partitions and rejoin."
 _FIRST_EPOCH: Final = 2  # a member whose assignment is delayed has the epoch 1
 _STANDBY_REPLICAS: Final = "num.standby.replicas"
 
@@ -217,7 +217,7 @@ def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
     return statuses
 
 
-# ---- who is it
+# ---- admission
 
 
 def _admit(group: StreamsGroup, facts: Heartbeat, config: StreamsGroupConfig) -> None:
@@ -228,34 +228,16 @@ def _admit(group: StreamsGroup, facts: Heartbeat, config: StreamsGroupConfig) ->
     """
     epoch = facts.request.member_epoch
     if epoch == JOINS:
-        if len(group.members) >= config.max_size:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The streams group has reached its maximum capacity of {config.max_size} members.",
-            )
+        check_room(group, config.max_size)
         return
     known = require_member(group, facts.request.member_id)
-    if epoch > known.member_epoch:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The streams group member has a greater member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
-        )
-    if epoch < known.member_epoch and not _lost_response(known, facts):
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The streams group member has a smaller member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({known.member_epoch}). {_ABANDON}",
-        )
+    if epoch != known.member_epoch and not _lost_response(known, facts):
+        raise fenced(group, epoch, known.member_epoch)
 
 
 def require_member(group: StreamsGroup, member_id: str) -> CurrentTasks:
     """Return the tasks of a member. Raises KafkaError: UNKNOWN_MEMBER_ID."""
-    if member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
+    check_member(group, member_id)
     return group.current.get(member_id, NOT_JOINED)
 
 
@@ -263,7 +245,7 @@ def _lost_response(known: CurrentTasks, facts: Heartbeat) -> bool:
     """Whether the member may have missed the response that raised its epoch."""
     owned, assigned = facts.owned, known.assigned
     return (
-        facts.request.member_epoch == known.previous_member_epoch
+        facts.request.member_epoch == known.previous_member_epoch < known.member_epoch
         and owned is not None
         and _is_within(owned.active, assigned.active)
         and _is_within(owned.standby, assigned.standby)
