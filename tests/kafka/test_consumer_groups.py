@@ -3,7 +3,6 @@ records."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,10 +35,8 @@ from minikafka.protocol.messages.offset_fetch import (
 )
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from minikafka.testing.inside.cluster import InsideCluster
-from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.group_conversation import GroupConversation
+from tests.support.cluster.group_conversation import GroupConversation, assert_same
 from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -374,24 +371,6 @@ SCENES = (
 )
 
 
-async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
-    host, _, port = address.rpartition(":")
-    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
-    try:
-        talk = Conversation(channel)
-        await talk.begin()
-        for scene in SCENES:
-            await scene(talk)
-        return talk.answers, await talk.records()
-    finally:
-        channel.close()
-
-
 @pytest.mark.mission("G848-1")
 def test_answers_and_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
-    answers, records = asyncio.run(converse(theirs))
-    our_answers, our_records = asyncio.run(converse(ours))
-    for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
-        assert answer == expected, label
-    for expected, record in zip(records, our_records, strict=True):
-        assert record == expected
+    assert_same(theirs, ours, Conversation, SCENES)

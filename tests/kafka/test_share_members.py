@@ -59,10 +59,8 @@ from minikafka.protocol.messages.share_group_describe import ShareGroupDescribeR
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from minikafka.protocol.messages.sync_group import SyncGroupRequest
 from minikafka.testing.inside.cluster import InsideCluster
-from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.group_conversation import GroupConversation
+from tests.support.cluster.group_conversation import GroupConversation, assert_same
 from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -97,6 +95,9 @@ def ours() -> Iterator[str]:
 class Conversation(GroupConversation):
     """The requests of members and administrators of share groups."""
 
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel, GROUP, PARTITIONS, without=TUNED)
+
     async def beat(
         self,
         label: str,
@@ -119,8 +120,7 @@ class Conversation(GroupConversation):
             if response.member_epoch != epoch:
                 break
             await asyncio.sleep(0.1)
-        self._tidy(response)
-        self.answers.append((label, self._named(response)))
+        self.note(label, response)
 
     async def until_interval(self, label: str, interval_ms: int) -> None:
         """Let a member join and leave until it gets this heartbeat interval."""
@@ -299,24 +299,6 @@ async def settings(talk: Conversation) -> None:
 SCENES = (refusals, settings, members, other_protocols, changes, offsets)
 
 
-async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
-    host, _, port = address.rpartition(":")
-    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
-    try:
-        talk = Conversation(channel, GROUP, PARTITIONS)
-        await talk.begin()
-        for scene in SCENES:
-            await scene(talk)
-        return talk.answers, await talk.records(without=TUNED)
-    finally:
-        channel.close()
-
-
 @pytest.mark.mission("SHR-6")
 def test_answers_and_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
-    answers, records = asyncio.run(converse(theirs))
-    our_answers, our_records = asyncio.run(converse(ours))
-    for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
-        assert answer == expected, label
-    for expected, record in zip(records, our_records, strict=True):
-        assert record == expected
+    assert_same(theirs, ours, Conversation, SCENES)

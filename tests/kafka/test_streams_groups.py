@@ -6,29 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from itertools import combinations, groupby
 from typing import Any
 
 import pytest
 
-from minikafka.core.group.modern.metadata_hash import hash_of
-from minikafka.core.group.records import (
-    GroupRecord,
-    ModernGroupRecord,
-    decode_record,
-    encode_record,
-)
-from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
-from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
-from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
-from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.protocol.messages.list_groups import ListGroupsRequest
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -51,7 +37,6 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     Topology,
 )
-from minikafka.protocol.messages.streams_group_log import StreamsGroupMetadataValue
 from minikafka.protocol.messages.streams_topology import (
     CopartitionGroup,
     KeyValue,
@@ -61,11 +46,9 @@ from minikafka.protocol.messages.streams_topology import (
     TopicInfo,
     UserEndpoint,
 )
-from minikafka.protocol.records.record import decode_records
 from minikafka.testing.inside.cluster import InsideCluster
-from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
+from tests.support.cluster.group_conversation import GroupConversation, assert_same
 from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -127,47 +110,11 @@ def active(*partitions: int, name: str = "0") -> list[TaskIds]:
     return [TaskIds(name, list(partitions))] if partitions else []
 
 
-class Conversation:
-    """The requests of a test to one broker, and what it has answered, as texts."""
+class Conversation(GroupConversation):
+    """The requests of members of streams groups."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.group = "group"
-        self.answers: list[tuple[str, str]] = []
-        self._hashes: dict[int, tuple[str, ...]] = {}
-
-    async def begin(self) -> None:
-        """Create the topics, and wait until the coordinator is there."""
-        topics = [CreatableTopic(name, count, 1) for name, count in PARTITIONS.items()]
-        await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
-        await self.until_topics(*PARTITIONS)
-        await self.request(FindCoordinatorRequest(self.group, 0), 3)  # makes the internal topic
-        for _ in range(200):
-            probe = await self.request(StreamsGroupHeartbeatRequest("group", "m0", 1), 0)
-            if probe.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                return
-            await asyncio.sleep(0.1)
-
-    async def until_topics(self, *names: str) -> list[int]:
-        """Wait until topics are there, and return their partition counts."""
-        wanted = MetadataRequest(
-            [MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-        )
-        for _ in range(200):
-            response = await self.request(wanted, 12)
-            if not any(topic.error_code for topic in response.topics):
-                return [len(topic.partitions) for topic in response.topics]
-            await asyncio.sleep(0.1)
-        raise AssertionError(names)
-
-    async def request(self, message: Any, version: int) -> Any:
-        return await self._channel.request(message, version, TIMEOUT_MS)
-
-    async def ask(self, label: str, message: Any, version: int = 0) -> Any:
-        response = await self.request(message, version)
-        _tidy(response)
-        self.answers.append((f"{self.group}: {label}", repr(response)))
-        return response
+        super().__init__(channel, "group", PARTITIONS)
 
     async def beat(
         self, label: str, member_id: str, epoch: int, **facts: Any
@@ -211,62 +158,16 @@ class Conversation:
         group = OffsetFetchRequestGroup(self.group, member_id, epoch, [topic])
         await self.ask(label, OffsetFetchRequest(groups=[group]), 9)
 
-    async def records(self) -> list[str]:
-        """Return the records of the groups, and check that we would write their bytes."""
-        topic = FetchTopic(
-            "__consumer_offsets", partitions=[FetchPartition(0, partition_max_bytes=1 << 20)]
-        )
-        response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
-        found: list[GroupRecord] = []
-        for record in decode_records(response.responses[0].partitions[0].records):
-            decoded = decode_record(record.key or b"", record.value)
-            if isinstance(decoded, ModernGroupRecord):
-                assert encode_record(decoded) == (record.key, record.value)
-                found.append(decoded)
-        self._hashes = await self._hashes_of(*PARTITIONS, *INTERNAL)
-        texts = (sorted(map(self._text, some)) for _, some in groupby(found, _kind))
-        return [text for some in texts for text in some]
-
-    def _text(self, record: GroupRecord) -> str:
-        """Return a record with the topics that its hash is of, whose ids differ."""
-        assert isinstance(record, ModernGroupRecord)
-        if isinstance(record.value, StreamsGroupMetadataValue):
-            topics = self._hashes[record.value.metadata_hash]
-            record.value.metadata_hash = 0
-            return f"{topics} {record!r}"
-        return repr(record)
-
-    async def _hashes_of(self, *names: str) -> dict[int, tuple[str, ...]]:
-        """Return the sets of topics by the hash that a group has of them."""
-        wanted = [MetadataRequestTopic(name=name) for name in names]
-        response = await self.request(MetadataRequest(wanted), 12)
-        state = PartitionMetadata(1, 0, (1,), (1,), (), 0, 0)
-        found = {t.name: (t.topic_id, range(len(t.partitions))) for t in response.topics}
-        image = MetadataImage(
-            topics={name: dict.fromkeys(numbers, state) for name, (_, numbers) in found.items()},
-            topic_ids={name: topic_id for name, (topic_id, _) in found.items()},
-            racks={1: RACK},
-        )
-        subsets = (some for size in range(len(names) + 1) for some in combinations(names, size))
-        return {hash_of(some, image): some for some in subsets}
-
-
-def _kind(record: GroupRecord) -> object:
-    """Records of one kind that follow each other are in the order of a hash map."""
-    assert isinstance(record, ModernGroupRecord)
-    return type(record.key)
-
-
-def _tidy(value: Any) -> None:
-    """Sort rows: some of Kafka's are in the order of a hash map."""
-    if isinstance(value, list):
-        for each in value:
-            _tidy(each)
-        if value and not isinstance(value[0], int):
-            value.sort(key=repr)
-    elif is_dataclass(value):
-        for each in fields(value):
-            _tidy(getattr(value, each.name))
+    def _tidy(self, value: Any) -> None:
+        """Sort rows: some of Kafka's are in the order of a hash map."""
+        if isinstance(value, list):
+            for each in value:
+                self._tidy(each)
+            if value and not isinstance(value[0], int):
+                value.sort(key=repr)
+        elif is_dataclass(value):
+            for each in fields(value):
+                self._tidy(getattr(value, each.name))
 
 
 async def refusals(talk: Conversation) -> None:
@@ -404,8 +305,7 @@ async def internal_topics(talk: Conversation) -> None:
     while any(s.status_code == StatusCode.MISSING_INTERNAL_TOPICS for s in response.status):
         await asyncio.sleep(0.1)
         response = await talk.request(beat, 0)
-    _tidy(response)
-    talk.answers.append(("they are there", repr(response)))
+    talk.note("they are there", response)
     await talk.describe()
     all_tasks = [TaskIds("0", [0, 1, 2, 3]), TaskIds("1", [0, 1])]
     await talk.own("has all", "m1", 3, all_tasks)
@@ -441,24 +341,6 @@ SCENES = (
 )
 
 
-async def converse(address: str) -> tuple[list[tuple[str, str]], list[str]]:
-    host, _, port = address.rpartition(":")
-    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
-    try:
-        talk = Conversation(channel)
-        await talk.begin()
-        for scene in SCENES:
-            await scene(talk)
-        return talk.answers, await talk.records()
-    finally:
-        channel.close()
-
-
 @pytest.mark.mission("STR-1")
 def test_answers_and_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
-    answers, records = asyncio.run(converse(theirs))
-    our_answers, our_records = asyncio.run(converse(ours))
-    for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
-        assert answer == expected, label
-    for expected, record in zip(records, our_records, strict=True):
-        assert record == expected
+    assert_same(theirs, ours, Conversation, SCENES)

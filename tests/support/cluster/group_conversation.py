@@ -1,12 +1,12 @@
-"""The requests about one group to one broker, to compare its answers and records with another's."""
+"""The requests about groups to one broker, to compare its responses and records with another's."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import combinations, groupby
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from minikafka.core.group.modern.metadata_hash import hash_of
@@ -27,35 +27,44 @@ from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.share_group_membership_log import ShareGroupMetadataValue
+from minikafka.protocol.messages.streams_group_log import StreamsGroupMetadataValue
 from minikafka.protocol.records.record import decode_records
+from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
 from tests.support.cluster.kraft_broker import RACK
 
 TIMEOUT_MS = 20_000
 BROKER = 1  # the id of the only broker
+METADATA_VALUES = (ConsumerGroupMetadataValue, ShareGroupMetadataValue, StreamsGroupMetadataValue)
 
 
 class GroupConversation:
-    """The requests of a test to one broker, and what it has answered: texts, in which topic ids
-    are replaced by names, and so are the ids of members that the broker has made."""
+    """The requests of a test to one broker, and the texts of the responses, in which names stand
+    for topic ids and for the ids of members that the broker has made.
 
-    def __init__(self, channel: Channel, group: str, partitions: Mapping[str, int]) -> None:
+    ``begin`` creates topics with these partition counts. The records of the group ``without`` are
+    not compared."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        group: str,
+        partitions: Mapping[str, int],
+        without: str | None = None,
+    ) -> None:
         self._channel = channel
         self.group = group
-        self.partitions = partitions
+        self._partitions = dict(partitions)
+        self._without = without
         self.ids: dict[str, UUID] = {}
-        self.hashes: dict[int, tuple[str, ...]] = {}
         self.member_ids: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
 
     async def begin(self) -> None:
         """Create the topics, and wait until the coordinator is there."""
-        topics = [CreatableTopic(name, count, 1) for name, count in self.partitions.items()]
+        topics = [CreatableTopic(name, count, 1) for name, count in self._partitions.items()]
         await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
-        wanted = [MetadataRequestTopic(name=name) for name in self.partitions]
-        while len(self.ids) < len(self.partitions):
-            response = await self.request(MetadataRequest(wanted), 12)
-            self.ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
-        self.hashes = _hashes(self.ids, self.partitions)
+        await self.until_topics(*self._partitions)
         await self.request(FindCoordinatorRequest(self.group, 0), 3)  # makes the internal topic
         for _ in range(200):
             probe = await self.request(ConsumerGroupHeartbeatRequest(self.group, "m0", 1), 1)
@@ -63,14 +72,32 @@ class GroupConversation:
                 return
             await asyncio.sleep(0.1)
 
+    async def until_topics(self, *names: str) -> list[int]:
+        """Wait until topics are there, and return their partition counts."""
+        wanted = MetadataRequest(
+            [MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        for _ in range(200):
+            topics = (await self.request(wanted, 12)).topics
+            if not any(topic.error_code for topic in topics):
+                self.ids |= {topic.name: topic.topic_id for topic in topics}
+                self._partitions |= {topic.name: len(topic.partitions) for topic in topics}
+                return [len(topic.partitions) for topic in topics]
+            await asyncio.sleep(0.1)
+        raise AssertionError(names)
+
     async def request(self, message: Any, version: int) -> Any:
         return await self._channel.request(message, version, TIMEOUT_MS)
 
-    async def ask(self, label: str, message: Any, version: int) -> Any:
+    async def ask(self, label: str, message: Any, version: int = 0) -> Any:
         response = await self.request(message, version)
+        self.note(label, response)
+        return response
+
+    def note(self, label: str, response: Any) -> None:
+        """Add a response to those that are compared."""
         self._tidy(response)
         self.answers.append((f"{self.group}: {label}", self._named(response)))
-        return response
 
     def _named(self, value: Any) -> str:
         text = repr(value)
@@ -99,8 +126,8 @@ class GroupConversation:
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
 
-    async def records(self, without: str | None = None) -> list[str]:
-        """Return the records of the groups but one, and check that we would write their bytes."""
+    async def records(self) -> list[str]:
+        """Return the records of the groups, and check that we would write their bytes."""
         name = "__consumer_offsets"
         topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
         response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
@@ -110,15 +137,20 @@ class GroupConversation:
             if _is_compared(decoded):
                 assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                if decoded.group_id != without:
+                if decoded.group_id != self._without:
                     found.append(decoded)
-        return [text for _, some in groupby(found, _kind) for text in sorted(map(self._text, some))]
+        hashes = _hashes(self.ids, self._partitions)
+        return [
+            text
+            for _, some in groupby(found, _kind)
+            for text in sorted(self._text(record, hashes) for record in some)
+        ]
 
-    def _text(self, record: GroupRecord) -> str:
+    def _text(self, record: GroupRecord, hashes: Mapping[int, tuple[str, ...]]) -> str:
         assert isinstance(record, ModernGroupRecord | GroupStored)
         self._tidy(record.value)
-        if isinstance(record.value, ConsumerGroupMetadataValue | ShareGroupMetadataValue):
-            topics = self.hashes[record.value.metadata_hash]
+        if isinstance(record.value, METADATA_VALUES):
+            topics = hashes[record.value.metadata_hash]
             record.value.metadata_hash = 0
             return f"{topics} {self._named(record)}"
         if isinstance(record, GroupStored) and record.value is not None:
@@ -131,8 +163,8 @@ def _hashes(ids: Mapping[str, UUID], partitions: Mapping[str, int]) -> dict[int,
     partition = PartitionMetadata(BROKER, 0, (BROKER,), (BROKER,), (), 0, 0)
     topics = {name: dict.fromkeys(range(count), partition) for name, count in partitions.items()}
     image = MetadataImage(topics=topics, topic_ids=ids, racks={BROKER: RACK})
-    names = (some for size in range(3) for some in combinations(sorted(ids), size))
-    return {hash_of(some, image): some for some in names}
+    subsets = (some for size in range(len(ids) + 1) for some in combinations(sorted(ids), size))
+    return {hash_of(some, image): some for some in subsets}
 
 
 def _is_compared(record: GroupRecord | None) -> bool:
@@ -145,3 +177,38 @@ def _is_compared(record: GroupRecord | None) -> bool:
 def _kind(record: GroupRecord) -> object:
     """Records of one kind that follow each other are in the order of a hash map."""
     return type(record.key) if isinstance(record, ModernGroupRecord) else None
+
+
+Conversation = TypeVar("Conversation", bound=GroupConversation)
+
+
+def assert_same(
+    theirs: str,
+    ours: str,
+    make: Callable[[Channel], Conversation],
+    scenes: Sequence[Callable[[Conversation], Awaitable[None]]],
+) -> None:
+    """Play the scenes at two addresses, and compare the responses and the records."""
+    responses, records = asyncio.run(_play(theirs, make, scenes))
+    our_responses, our_records = asyncio.run(_play(ours, make, scenes))
+    for (label, expected), (_, response) in zip(responses, our_responses, strict=True):
+        assert response == expected, label
+    for expected, record in zip(records, our_records, strict=True):
+        assert record == expected
+
+
+async def _play(
+    address: str,
+    make: Callable[[Channel], Conversation],
+    scenes: Sequence[Callable[[Conversation], Awaitable[None]]],
+) -> tuple[list[tuple[str, str]], list[str]]:
+    host, _, port = address.rpartition(":")
+    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
+    try:
+        talk = make(channel)
+        await talk.begin()
+        for scene in scenes:
+            await scene(talk)
+        return talk.answers, await talk.records()
+    finally:
+        channel.close()
