@@ -21,7 +21,7 @@ from minikafka.kernel.config import (
     one_of,
     row_of,
 )
-from minikafka.kernel.group_settings import group_times_problem
+from minikafka.kernel.group_limits import group_times_problem
 from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,

@@ -267,8 +267,8 @@ _OLDEST_IN_4: Final[Mapping[int, int]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: 1,
     ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
-    78: 1,  # ShareFetch
-    79: 1,  # ShareAcknowledge
+    ApiKey.SHARE_FETCH: 1,
+    ApiKey.SHARE_ACKNOWLEDGE: 1,
 }
 # The highest versions of 4.x that are not ``max_version``, without those that are not stable: these
 # are offered only with ``unstable.api.versions.enable``. None: the release has no such API.
@@ -277,20 +277,20 @@ _IN_4_1: Final[Mapping[int, int | None]] = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.WRITE_TXN_MARKERS: 1,
-    78: 1,
-    79: 1,
-    85: 0,  # WriteShareGroupState
-    87: 0,  # ReadShareGroupStateSummary
-    88: None,  # StreamsGroupHeartbeat
-    89: None,  # StreamsGroupDescribe
-    90: 0,  # DescribeShareGroupOffsets
+    ApiKey.SHARE_FETCH: 1,
+    ApiKey.SHARE_ACKNOWLEDGE: 1,
+    ApiKey.WRITE_SHARE_GROUP_STATE: 0,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: 0,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: None,
+    ApiKey.STREAMS_GROUP_DESCRIBE: None,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 0,
 }
 _NEWEST_IN: Final[Mapping[Release, Mapping[int, int | None]]] = {
     Release.KAFKA_4_2: {},
     Release.KAFKA_4_1: _IN_4_1,
     Release.KAFKA_4_0: {
         **_IN_4_1,
-        **dict.fromkeys((*range(76, 80), *range(83, 93))),
+        **dict.fromkeys(range(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.DELETE_SHARE_GROUP_OFFSETS + 1)),
         ApiKey.PRODUCE: 12,
         ApiKey.FETCH: 17,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,

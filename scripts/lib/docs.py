@@ -96,8 +96,14 @@ def reasons(keys: Mapping[str, str]) -> list[str]:
     return ["| key | why |", "|---|---|", *rows]
 
 
-def group_section() -> list[str]:
+def topic_and_group_sections() -> list[str]:
     return [
+        "## Topic",
+        "",
+        "All of them may be altered at any time.",
+        "",
+        *table(TOPIC_SETTINGS),
+        "",
         "## Group",
         "",
         "`minikafka configs --group ID --alter` sets them for one group, also before it exists",
@@ -147,13 +153,7 @@ def configuration() -> str:
         *(f"- `{row.name}`: {row.doc}" for row in RUN_TIME_SETTINGS),
         "",
         *feature_section(),
-        "## Topic",
-        "",
-        "All of them may be altered at any time.",
-        "",
-        *table(TOPIC_SETTINGS),
-        "",
-        *group_section(),
+        *topic_and_group_sections(),
         "## Accepted without effect",
         "",
         "These keys of Kafka may be in a configuration file, so that existing files can be used.",

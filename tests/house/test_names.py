@@ -27,6 +27,7 @@ ALLOWED = {
     "PartitionData": "protocol/messages",
     "PartitionMetadata": "protocol/messages, core.metadata_image",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
+    "TopicInfo": "protocol/messages",
     "TopicPartitions": "protocol/messages",
     "TransactionState": "protocol/messages, kafka.coordinator.transaction.TransactionState",
     # The same concept with another way to wait: aio is the client for applications.

@@ -162,7 +162,8 @@ def test_a_group_uses_the_wanted_assignor(assignor: str, expected: list[list[int
 
 @pytest.mark.mission("LEARN-20")
 def test_a_consumer_group_waits_for_a_slow_member_and_refuses_a_dead_one() -> None:
-    settings = {"group.consumer.session.timeout.ms": "6000"}
+    limit = "group.consumer.min.session.timeout.ms"
+    settings = {limit: "6000", "group.consumer.session.timeout.ms": "6000"}
     with begun(Recipe(seed=7, settings=settings, actions=TOPIC.actions)) as playback:
         done(playback, "add_partitions", partitions=4)
         member: dict[str, Value] = {"protocol": "consumer", "assignor": "range"}

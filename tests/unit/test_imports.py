@@ -252,18 +252,16 @@ for key in ApiKey:
     assert not messages()
     found = registry.{kind}[key]
     assert found.__module__ in messages()
-    # Descriptions of groups have a constant of describe_groups; the APIs of streams groups share
-    # the structures of streams_topology, those of share groups others.
-    shared = {{
-        prefix + name
-        for name in (
-            "describe_groups",
-            "streams_topology",
-            "share_fetch",
-            "consumer_group_describe",
-            "consumer_group_heartbeat",
-        )
-    }}
+    # Descriptions of groups have a constant of describe_groups, the APIs of share groups some of
+    # consumer groups; the APIs of streams groups share the structures of streams_topology.
+    names = (
+        "describe_groups",
+        "consumer_group_describe",
+        "consumer_group_heartbeat",
+        "share_fetch",
+        "streams_topology",
+    )
+    shared = {{prefix + name for name in names}}
     assert messages() <= {{found.__module__, *shared}}, (key, messages())
     assert found.SPEC.api_key is key and found is registry.{kind}[key]
     for module in messages():

@@ -28,7 +28,6 @@ from minikafka.core.group.streams.heartbeat import (
     Heartbeat,
     HeartbeatResult,
     assign_tasks,
-    check_request,
     fence_members,
     heartbeat,
     require_member,
@@ -70,11 +69,10 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
     def heartbeat(
         self, facts: Heartbeat, respond: RespondStreams, image: MetadataImage, now_ms: int
     ) -> GroupResult[None]:
-        """Handle a StreamsGroupHeartbeat request. The first one of a member creates the group, or
-        takes the place of a classic group without members."""
+        """Handle a StreamsGroupHeartbeat request that ``check_request`` accepts. The first one of a
+        member creates the group, or takes the place of a classic group without members."""
         result: GroupResult[None] = CoordinatorResult(None)
         try:
-            check_request(facts.request)
             group, replaced, is_new = self._require_streams_group(facts.request)
         except KafkaError as error:
             result.reply(respond, refused_heartbeat(error))

@@ -9,7 +9,7 @@ from minikafka.core.group.settings import GroupSettings
 from minikafka.core.security.client_quotas import desanitized, sanitized
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.group_settings import check_group, group_values
+from minikafka.kernel.group_limits import check_group, group_values
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore

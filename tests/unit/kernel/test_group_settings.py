@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.group_settings import BROKER_KEYS, GROUP_CONFIG, check_group, group_values
+from minikafka.kernel.group_limits import check_group, group_values
+from minikafka.kernel.group_settings import BROKER_KEYS, GROUP_CONFIG
 from minikafka.kernel.settings import BROKER_CONFIG
 
 BROKER = BROKER_CONFIG.parse(

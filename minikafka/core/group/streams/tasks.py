@@ -47,7 +47,7 @@ def of_task_ids(tasks: Iterable[TaskId]) -> Tasks:
     found: defaultdict[str, set[int]] = defaultdict(set)
     for name, partition in tasks:
         found[name].add(partition)
-    return {name: frozenset(found[name]) for name in sorted(found)}
+    return {name: frozenset(partitions) for name, partitions in found.items()}
 
 
 def task_rows(tasks: Tasks) -> list[TaskIds]:

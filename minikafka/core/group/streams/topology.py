@@ -21,7 +21,7 @@ from minikafka.protocol.messages.streams_group_heartbeat import Status, StatusCo
 from minikafka.protocol.messages.streams_group_log import StreamsGroupTopologyValue
 from minikafka.protocol.messages.streams_topology import Subtopology, TopicInfo
 
-MAX_TASKS: Final = 50_000
+MAX_TASKS: Final = 20_000
 _NAMES_SHOWN: Final = 3
 
 

@@ -17,7 +17,8 @@ from minikafka.core.telemetry.subscriptions import parse_subscription
 from minikafka.kernel.client_metrics_settings import CLIENT_METRICS_CONFIG
 from minikafka.kernel.config import Config, ConfigDef
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.group_settings import BROKER_KEYS, GROUP_CONFIG, check_group
+from minikafka.kernel.group_limits import check_group
+from minikafka.kernel.group_settings import BROKER_KEYS, GROUP_CONFIG
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.server.zookeeper import paths
 

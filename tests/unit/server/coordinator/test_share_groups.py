@@ -16,7 +16,7 @@ from minikafka.core.share.persister import InitialState, TopicIdPartition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import view_of
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.group_settings import group_values
+from minikafka.kernel.group_limits import group_values
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.protocol.messages.consumer_group_heartbeat import JOINS, LEAVES
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
