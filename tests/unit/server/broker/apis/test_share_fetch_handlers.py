@@ -79,6 +79,7 @@ class Broker:
     """A broker with room for one share session."""
 
     def __init__(self, level: int = 1) -> None:
+        self.levels = {SHARE_VERSION: level}
         shares: Any = SharePartitions(
             ManualClock(),
             cast(Any, None),
@@ -94,7 +95,7 @@ class Broker:
             authorization=Authorization(cast(Authorizer, DeniesSecrets())),
             shares=shares,
             fetches=None,
-            features=SimpleNamespace(level={SHARE_VERSION: level}.__getitem__),
+            features=SimpleNamespace(level=self.levels.__getitem__),
             cache=SimpleNamespace(image=IMAGE, **leaders),
             config=SimpleNamespace(integer=lambda key: 1 << 20),
             share_states=None,
@@ -156,6 +157,14 @@ async def test_sessions_beyond_the_limit_wait_and_are_refused() -> None:
     response = await broker.send(fetch(member="another"))
     assert (response.error_code, broker.slept) == (E.SHARE_SESSION_LIMIT_REACHED, [9])
     assert (await broker.send(fetch())).error_code == E.NONE  # takes the place of its own
+
+
+async def test_sessions_end_without_the_feature() -> None:
+    broker = Broker()
+    assert (await broker.send(fetch())).error_code == E.NONE
+    for level, error in ((0, E.UNSUPPORTED_VERSION), (1, E.SHARE_SESSION_NOT_FOUND)):
+        broker.levels[SHARE_VERSION] = level
+        assert (await broker.send(acknowledge())).error_code == error
 
 
 async def test_a_renewal_fetches_nothing() -> None:
