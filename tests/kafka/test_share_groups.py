@@ -265,7 +265,7 @@ async def states(address: str) -> tuple[list[tuple[str, str]], list[str]]:
 @pytest.mark.mission("SHR-10")
 def test_states_and_their_records_are_those_of_kafka_4(theirs: str, ours: str) -> None:
     answers, records = asyncio.run(states(theirs))
-    assert len(records) > 60
+    assert len(records) == 36  # of the writes that are not refused
     our_answers, our_records = asyncio.run(states(ours))
     for (label, expected), (_, answer) in zip(answers, our_answers, strict=True):
         assert answer == expected, label
