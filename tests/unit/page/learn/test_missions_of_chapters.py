@@ -40,6 +40,7 @@ LEFT_OUT = {
     "FWD": "requests that brokers forward, which docs/reference/differences.md tells",
     "TV2": "a chapter shows transactions of the original version, request by request",
     "STR": "streams groups of Java applications, which docs/reference/differences.md tells",
+    "SHR": "share groups, whose chapter is still to be written",
     "TEL": "metrics of clients, which docs/reference/metrics.md tells",
     "SPO": "the operation of queries of Spark, which docs/how-to/spark.md tells",
 }
