@@ -46,7 +46,8 @@ OF_BROKERS: Final = frozenset(
 )
 # The client ids of brokers among themselves, in requests that clients send as well.
 _OWN_CLIENTS: Final = re.compile(
-    r"broker-\d+-(fetcher|to-controller|shutdown|txn-marker-sender|add-partitions-to-txn|end-offsets)"
+    r"broker-\d+-(fetcher|to-controller|shutdown|txn-marker-sender|add-partitions-to-txn|end-offsets"
+    r"|share-state)"
 )
 
 

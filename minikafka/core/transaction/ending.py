@@ -62,7 +62,7 @@ def refusal_of(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorC
 def _refusal_in_version_2(
     transaction: Transaction, producer: ProducerIdAndEpoch, committed: bool
 ) -> ErrorCode | None:
-    """As ``refusal_to_end``. The epoch tells a repeated end from the end of a next transaction:
+    """Tell a repeated end from the end of the next transaction by the epoch:
 
     ==============  ======================  =====================
     state           repeated                in the current epoch

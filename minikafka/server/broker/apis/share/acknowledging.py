@@ -78,8 +78,10 @@ class ShareRequests:
 
     def check(self, context: RequestContext, group_id: str, member_id: str) -> None:
         """Raise KafkaError unless a member may send the request: UNSUPPORTED_VERSION without the
-        feature share.version, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST for its id."""
+        feature share.version, which also ends what was shared before it was taken away,
+        GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST for its id."""
         if not self._features.level(SHARE_VERSION):
+            self.shares.forget_all()
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if self._authorization is not None and not self._authorization.is_allowed(
             context, AclOperation.READ, AclResourceType.GROUP, group_id
