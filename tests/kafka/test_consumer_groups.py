@@ -120,9 +120,7 @@ class Conversation(GroupConversation):
         response = await self.request(request, version)
         if response.member_id and not request.member_id:
             self.member_ids[who] = response.member_id
-        self._tidy(response)
-        text = self._named(response)
-        self.answers.append((f"{self.group}: {label}", text))
+        self.note(label, response)
 
     async def sync(
         self, label: str, who: str, generation: int, assigns: bool = False, **facts: Any

@@ -11,7 +11,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,17 @@ from urllib.parse import quote
 from minikafka.cli.cluster.debug import eviction_text, fetch
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.groups import group_text as text
+from minikafka.cli.groups.group_actions import (
+    EMPTY,
+    NO_STATE,
+    add_group_action,
+    add_state_filter,
+    add_topic,
+    chosen,
+    complain,
+    existing,
+    show_deletion,
+)
 from minikafka.cli.groups.group_reset import (
     Offsets,
     add_scenarios,
@@ -31,7 +42,7 @@ from minikafka.cli.groups.group_reset import (
 from minikafka.cli.groups.group_text import group_json, listing_json
 from minikafka.cli.output import MISSING, kafka_table, show_json
 from minikafka.cli.usage import WrongUsage
-from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_json_argument
+from minikafka.cli.verb_parser import add_action, add_json_argument
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import (
@@ -184,20 +195,13 @@ STATES = (
     "Dead",
 )
 TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
-NO_STATE = "Dead"  # the state in which brokers describe a group that does not exist
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|describe|reset-offsets|delete|delete-offsets|timeline"
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
     listing = add_group_action(actions, "list", "list the ids of consumer groups")
-    listing.add_argument(
-        "--state",
-        nargs="?",
-        const="",
-        metavar="STATE,...",
-        help="show the state of each group, and only groups in the named states",
-    )
+    add_state_filter(listing)
     listing.add_argument(
         "--type",
         nargs="?",
@@ -248,32 +252,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_group_action(
-    actions: Any, name: str, help_text: str, several: bool = False
-) -> argparse.ArgumentParser:
-    """Add an action that talks to a cluster; with ``several`` about groups that are named."""
-    parser = add_action(actions, name, help_text)
-    add_bootstrap_argument(parser)
-    if several:
-        which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument(
-            "--group", action="append", default=[], help="may be given several times"
-        )
-        which.add_argument("--all-groups", action="store_true", help="all groups of the cluster")
-    return parser
-
-
-def add_topic(parser: argparse._ActionsContainer, required: bool) -> None:
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        required=required,
-        metavar="TOPIC[:0,1,...]",
-        help="may be given several times",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     if args.action == "timeline":
         return show_timeline(args.group, args.log)
@@ -300,18 +278,6 @@ async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
     else:
         print(text.listing_table(groups, args.type is not None, args.state is not None))
     return 0
-
-
-def chosen(given: str | None, known: Sequence[str], what: str) -> list[str]:
-    """Parse a comma-separated list of ``known`` names, in any case; empty means no filter.
-
-    ``what`` names the list in the ConfigError for an unknown name.
-    """
-    names = {name.lower(): name for name in known}
-    wanted = [word.strip().lower() for word in (given or "").split(",") if word.strip()]
-    if any(word not in names for word in wanted):
-        raise WrongUsage(f"Invalid {what} list '{given}'. Valid are: {', '.join(known)}")
-    return [names[word] for word in wanted]
 
 
 async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
@@ -374,19 +340,13 @@ async def _lag_rows(admin: Admin, group: GroupDescription) -> list[text.LagRow]:
     return text.lag_rows(group, committed, await _ends(admin, partitions))
 
 
-async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
+async def _ends(admin: Admin, partitions: Collection[TopicPartition]) -> Offsets:
     """Return the log end offsets of the partitions that exist and have a leader.
 
     Committed offsets may outlive a deleted topic until they expire; its partitions are left out.
     """
     topics = await admin.describe_topics({partition.topic for partition in partitions})
-    there = [
-        partition
-        for partition in partitions
-        if not isinstance(found := topics[partition.topic], KafkaError)
-        and partition.partition in found.available
-    ]
-    return await looked_up(admin, there)
+    return await looked_up(admin, existing(partitions, topics))
 
 
 # -- changes
@@ -403,7 +363,7 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
     for group_id, group in (await admin.describe_groups(await _wanted(admin, args))).items():
         if isinstance(group, KafkaError):
             failed += complain(f"group {group_id}: {group}")
-        elif group.state not in ("Empty", NO_STATE):
+        elif group.state not in (EMPTY, NO_STATE):
             failed += complain(
                 f"Assignments can only be reset if the group '{group_id}' is inactive, "
                 f"but the current state is {group.state}."
@@ -437,18 +397,7 @@ async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:
     outcomes = await admin.delete_groups(await _wanted(admin, args))
-    done = [group_id for group_id, error in outcomes.items() if error is None]
-    failed = {group_id: error for group_id, error in outcomes.items() if error is not None}
-    if failed:
-        complain("Deletion of some consumer groups failed:")
-        for group_id, error in failed.items():
-            print(f"* Group '{group_id}' could not be deleted due to: {error}", file=sys.stderr)
-    names = ", ".join(f"'{group_id}'" for group_id in done)
-    if done and failed:
-        print(f"These consumer groups were deleted successfully: {names}")
-    elif done:
-        print(f"Deletion of requested consumer groups ({names}) was successful.")
-    return 1 if failed else 0
+    return show_deletion(outcomes, CONSUMER) if outcomes else 0
 
 
 # Why the offsets of a group as a whole are not deleted, in Kafka's words.
@@ -480,9 +429,3 @@ async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:
     ]
     print("\n" + kafka_table((("TOPIC", 30), ("PARTITION", 15), ("STATUS", 0)), rows))
     return 1 if failed else 0
-
-
-def complain(sentence: str) -> int:
-    """Print an error as Kafka's tools do. Return 1, the exit status."""
-    print(f"\nError: {sentence}", file=sys.stderr)
-    return 1

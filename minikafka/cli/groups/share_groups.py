@@ -9,6 +9,19 @@ from typing import Any, TypeAlias
 
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.groups import group_text as text
+from minikafka.cli.groups.group_actions import (
+    EMPTY,
+    NO_STATE,
+    add_group_action,
+    add_state_filter,
+    add_topic,
+    chosen,
+    complain,
+    delete_empty_groups,
+    named_groups,
+    show_deletion,
+    show_listing,
+)
 from minikafka.cli.groups.group_reset import (
     Offsets,
     at_time,
@@ -16,8 +29,6 @@ from minikafka.cli.groups.group_reset import (
     looked_up,
     partitions_named,
 )
-from minikafka.cli.groups.groups import NO_STATE, add_topic, chosen, complain
-from minikafka.cli.groups.groups import add_group_action as _action
 from minikafka.cli.output import MISSING, kafka_table, show_json
 from minikafka.cli.verb_parser import add_json_argument
 from minikafka.client import EARLIEST_TIMESTAMP
@@ -39,16 +50,12 @@ STATES = ("Empty", "Stable", "Dead")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|describe|reset-offsets|delete|delete-offsets"
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = _action(actions, "list", "list the ids of share groups")
-    listing.add_argument(
-        "--state",
-        nargs="?",
-        const="",
-        metavar="STATE,...",
-        help="show the state of each group, and only groups in the named states",
-    )
+    listing = add_group_action(actions, "list", "list the ids of share groups")
+    add_state_filter(listing)
     add_json_argument(listing)
-    describe = _action(actions, "describe", "show offsets and lag, members or state", several=True)
+    describe = add_group_action(
+        actions, "describe", "show offsets and lag, members or state", several=True
+    )
     what = describe.add_mutually_exclusive_group()
     what.add_argument("--offsets", action="store_true", help="show start offsets and lag (default)")
     what.add_argument("--members", action="store_true", help="show the members")
@@ -60,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the leader epochs of the partitions",
     )
     add_json_argument(describe, "print JSON: state and members, and offsets by default")
-    reset = _action(actions, "reset-offsets", "let a group without active members read elsewhere")
+    reset = add_group_action(
+        actions, "reset-offsets", "let a group without active members read elsewhere"
+    )
     reset.add_argument("--group", required=True, help="the group; it may not exist yet")
     scope = reset.add_mutually_exclusive_group(required=True)
     scope.add_argument("--all-topics", action="store_true", help="all topics that the group reads")
@@ -76,8 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = reset.add_mutually_exclusive_group(required=True)
     how.add_argument("--dry-run", action="store_true", help="print the new offsets only")
     how.add_argument("--execute", action="store_true", help="alter the offsets")
-    _action(actions, "delete", "delete groups without active members", several=True)
-    offsets = _action(actions, "delete-offsets", "forget what one group has read of topics")
+    add_group_action(actions, "delete", "delete groups without active members", several=True)
+    offsets = add_group_action(
+        actions, "delete-offsets", "forget what one group has read of topics"
+    )
     offsets.add_argument("--group", required=True, help="the group whose offsets go")
     offsets.add_argument(
         "--topic", action="append", required=True, help="may be given several times"
@@ -100,18 +111,9 @@ async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
     groups = await admin.list_groups(chosen(args.state, STATES, "state"), [SHARE])
     if args.json:
         show_json([text.listing_json(group) for group in groups])
-    elif args.state is None:
-        for group in groups:
-            print(group.group_id)
     else:
-        print(kafka_table((("GROUP", 15), ("STATE", 0)), [(g.group_id, g.state) for g in groups]))
+        show_listing(groups, args.state is not None)
     return 0
-
-
-async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
-    if not args.all_groups:
-        return list(dict.fromkeys(args.group))
-    return [group.group_id for group in await admin.list_groups(types=[SHARE])]
 
 
 # -- describe
@@ -121,7 +123,7 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     failed = 0
     shown: list[dict[str, Any]] = []
     for group_id, group in sorted(
-        (await admin.describe_share_groups(await _wanted(admin, args))).items()
+        (await admin.describe_share_groups(await named_groups(admin, args, SHARE))).items()
     ):
         if isinstance(group, KafkaError):
             if group.code is ErrorCode.GROUP_ID_NOT_FOUND:
@@ -253,7 +255,7 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
     found = (await admin.describe_share_groups([group_id]))[group_id]
     if isinstance(found, KafkaError) and found.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         return complain(f"group {group_id}: {found}")
-    if isinstance(found, ShareGroupDescription) and found.state not in ("Empty", NO_STATE):
+    if isinstance(found, ShareGroupDescription) and found.state not in (EMPTY, NO_STATE):
         return complain(f"Share group '{group_id}' is not empty.")
     if args.all_topics:
         partitions: Iterable[TopicPartition] = await admin.share_group_offsets(group_id)
@@ -283,28 +285,13 @@ async def _new_offsets(
 
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:
-    known = {group.group_id: group.state for group in await admin.list_groups(types=[SHARE])}
-    failed: dict[str, object] = {}
-    wanted: list[str] = []
-    for group_id in known if args.all_groups else dict.fromkeys(args.group):
-        if group_id not in known:
-            failed[group_id] = f"Group '{group_id}' is not a share group."
-        elif known[group_id] != "Empty":
-            failed[group_id] = f"Share group '{group_id}' is not EMPTY."
-        else:
-            wanted.append(group_id)
-    outcomes = await admin.delete_groups(wanted)
-    failed.update((group_id, error) for group_id, error in outcomes.items() if error is not None)
-    names = ", ".join(f"'{group_id}'" for group_id in wanted if group_id not in failed)
-    if not failed:
-        print(f"Deletion of requested share groups ({names}) was successful.")
-        return 0
-    complain("Deletion of some share groups failed:")
-    for group_id, error in failed.items():
-        print(f"* Group '{group_id}' could not be deleted due to: {error}", file=sys.stderr)
-    if names:
-        print(f"These share groups were deleted successfully: {names}")
-    return 1
+    return show_deletion(await delete_empty_groups(admin, args, SHARE, _refusal), SHARE)
+
+
+def _refusal(group_id: str, state: str | None) -> str | None:
+    if state is None:
+        return f"Group '{group_id}' is not a share group."
+    return None if state == EMPTY else f"Share group '{group_id}' is not EMPTY."
 
 
 async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:

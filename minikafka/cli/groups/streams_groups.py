@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.groups.group_actions import (
+    EMPTY,
+    add_group_action,
+    add_state_filter,
+    chosen,
+    complain,
+    delete_empty_groups,
+    existing,
+    named_groups,
+    show_deletion,
+    show_listing,
+)
 from minikafka.cli.groups.group_reset import looked_up
-from minikafka.cli.groups.groups import chosen
 from minikafka.cli.output import kafka_table
-from minikafka.cli.verb_parser import add_action, add_bootstrap_argument
 from minikafka.client import EARLIEST_TIMESTAMP, OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import STREAMS
@@ -25,20 +34,13 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
 NARROWEST = 15
-EMPTY = "Empty"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|describe|delete")
-    listing = _action(actions, "list", "list the ids of streams groups")
-    listing.add_argument(
-        "--state",
-        nargs="?",
-        const="",
-        metavar="STATE,...",
-        help="show the state of each group, and only groups in the named states",
-    )
-    describe = _action(actions, "describe", "show lag, members or state", several=True)
+    listing = add_group_action(actions, "list", "list the ids of streams groups")
+    add_state_filter(listing)
+    describe = add_group_action(actions, "describe", "show lag, members or state", several=True)
     what = describe.add_mutually_exclusive_group()
     what.add_argument(
         "--offsets", action="store_true", help="show the partitions of tasks and lag (default)"
@@ -51,21 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --members: their epochs and targets; with --state: the epochs of the group; "
         "else the committed offsets",
     )
-    _action(actions, "delete", "delete groups without active members", several=True)
-
-
-def _action(
-    actions: Any, name: str, help_text: str, several: bool = False
-) -> argparse.ArgumentParser:
-    parser = add_action(actions, name, help_text)
-    add_bootstrap_argument(parser)
-    if several:
-        which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument(
-            "--group", action="append", default=[], help="may be given several times"
-        )
-        which.add_argument("--all-groups", action="store_true", help="all streams groups")
-    return parser
+    add_group_action(actions, "delete", "delete groups without active members", several=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,19 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
     groups = await admin.list_groups(chosen(args.state, STATES, "state"), [STREAMS])
-    if args.state is None:
-        for group in groups:
-            print(group.group_id)
-    else:
-        rows = [(group.group_id, group.state) for group in groups]
-        print(kafka_table((("GROUP", NARROWEST), ("STATE", 0)), rows))
+    show_listing(groups, args.state is not None)
     return 0
-
-
-async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
-    if not args.all_groups:
-        return list(dict.fromkeys(args.group))
-    return [group.group_id for group in await admin.list_groups(types=[STREAMS])]
 
 
 # -- describe
@@ -95,13 +72,13 @@ async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
 
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
     failed = 0
-    outcomes = await admin.describe_streams_groups(await _wanted(admin, args))
+    outcomes = await admin.describe_streams_groups(await named_groups(admin, args, STREAMS))
     for group_id, group in sorted(outcomes.items()):
         if isinstance(group, KafkaError):
-            failed += _complain(f"group {group_id}: {group}")
+            failed += complain(f"group {group_id}: {group}")
             continue
         if group.state == EMPTY:
-            _complain(f"Streams group '{group_id}' has no active members.")
+            complain(f"Streams group '{group_id}' has no active members.")
         if args.state:
             print(_state_table(group, args.verbose))
         elif group.members and args.members:
@@ -176,12 +153,7 @@ class OffsetRow(NamedTuple):
 async def _offset_rows(admin: Admin, group: StreamsGroupDescription) -> list[OffsetRow]:
     """Return the rows of all partitions that exist, sorted. Kafka shows them unsorted."""
     topics = await admin.describe_topics({partition.topic for partition in group.partitions})
-    there = [
-        partition
-        for partition in sorted(group.partitions)
-        if not isinstance(found := topics[partition.topic], KafkaError)
-        and partition.partition in found.available
-    ]
+    there = existing(sorted(group.partitions), topics)
     starts: Mapping[TopicPartition, int] = await looked_up(admin, there, EARLIEST_TIMESTAMP)
     ends = await looked_up(admin, there)
     committed = await admin.group_offsets(group.group_id)
@@ -213,29 +185,12 @@ def _offsets_table(group: StreamsGroupDescription, rows: list[OffsetRow], verbos
 
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:
-    """Delete groups, of which Kafka's tool looks at the type and the state first."""
-    listed = {group.group_id: group for group in await admin.list_groups(types=[STREAMS])}
-    wanted = await _wanted(admin, args)
-    failed: dict[str, str] = {}
-    for group_id in wanted:
-        if group_id not in listed:
-            failed[group_id] = f"Group '{group_id}' does not exist or is not a streams group."
-        elif listed[group_id].state != EMPTY:
-            failed[group_id] = str(KafkaError(ErrorCode.NON_EMPTY_GROUP))
-    outcomes = await admin.delete_groups([name for name in wanted if name not in failed])
-    failed |= {name: str(error) for name, error in outcomes.items() if error is not None}
-    done = ", ".join(f"'{name}'" for name in wanted if name not in failed)
-    if not failed:
-        print(f"Deletion of requested streams groups ({done}) was successful.")
-        return 0
-    _complain("Deletion of some streams groups failed:")
-    for group_id, problem in failed.items():
-        print(f"* Group '{group_id}' could not be deleted due to: {problem}", file=sys.stderr)
-    if done:
-        print(f"\nThese streams groups were deleted successfully: {done}.")
-    return 1
+    outcomes = await delete_empty_groups(admin, args, STREAMS, _refusal)
+    some = "\nThese {} groups were deleted successfully: {}."
+    return show_deletion(outcomes, STREAMS, some)
 
 
-def _complain(sentence: str) -> int:
-    print(f"\nError: {sentence}", file=sys.stderr)
-    return 1
+def _refusal(group_id: str, state: str | None) -> str | None:
+    if state is None:
+        return f"Group '{group_id}' does not exist or is not a streams group."
+    return None if state == EMPTY else str(KafkaError(ErrorCode.NON_EMPTY_GROUP))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.cluster.debug import eviction_text, group_tables
+from minikafka.cli.groups import group_actions, groups
 from minikafka.cli.groups import group_text as text
-from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.groups import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
@@ -174,10 +174,14 @@ def test_csv_there_and_back() -> None:
 
 
 def test_names_of_states() -> None:
-    assert groups.chosen("stable, EMPTY", groups.STATES, "state") == ["Stable", "Empty"]
-    assert groups.chosen("", groups.STATES, "state") == groups.chosen(None, (), "state") == []
+    assert group_actions.chosen("stable, EMPTY", groups.STATES, "state") == ["Stable", "Empty"]
+    assert (
+        group_actions.chosen("", groups.STATES, "state")
+        == group_actions.chosen(None, (), "state")
+        == []
+    )
     with pytest.raises(ConfigError, match="Invalid state list 'Happy'"):
-        groups.chosen("Happy", groups.STATES, "state")
+        group_actions.chosen("Happy", groups.STATES, "state")
 
 
 @pytest.mark.parametrize(
