@@ -1,4 +1,4 @@
-"""The limits that a broker sets to the times of groups, its own and those of one group."""
+"""The limits of a broker for times of groups, in its own configuration and in a group's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GroupRange(NamedTuple):
 
     @property
     def broker_key(self) -> str:
-        """The broker's key that is in force for groups without their own."""
+        """The broker's key that applies to groups for which this key is not set."""
         return BROKER_KEYS[self.key]
 
 

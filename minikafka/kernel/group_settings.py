@@ -1,4 +1,4 @@
-"""The keys of a group (config resource GROUP): each takes the place of a broker's key for it."""
+"""The keys of the config resource GROUP. Each overrides a key of the broker for one group."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ GROUP_CONFIG: Final = ConfigDef.of((
 ))
 # fmt: on
 
-# The keys that a broker has only for one group each.
+# The keys without a default at the broker.
 _WITHOUT_BROKER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolation.level"})
-# The broker's key that is in force for groups without the key of their own.
+# The broker's key that applies to groups for which a key is not set.
 BROKER_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {key: f"group.{key}" for key in GROUP_CONFIG.settings if key not in _WITHOUT_BROKER_KEY}
 )

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Eviction(NamedTuple):
-    """Who was removed, why, and when, in milliseconds since 1970. It is not in the log: the next
-    coordinator does not know it."""
+    """The member, the reason, and the wall time in ms. The log does not contain it, so that the
+    next coordinator does not know it."""
 
     member_id: str
     reason: str

@@ -34,8 +34,8 @@ _IN_THE_LOG: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS
 class ModernGroups(ABC, Generic[G]):
     """The groups of one ``kind`` among ``groups``, which are all groups of the shard by id.
 
-    A decision is applied at once, and its response waits until its records are replicated: the
-    next request builds on it, as in Kafka. If the log refuses the records, it is taken back.
+    A decision is applied at once, so that the next request builds on it, and its response waits
+    until its records are replicated. It is undone if the append fails. As in Kafka.
     """
 
     KEYS: ClassVar[Collection[type[ModernGroupKey]]]
@@ -44,7 +44,7 @@ class ModernGroups(ABC, Generic[G]):
     def __init__(self, kind: type[G], groups: dict[str, AnyGroup]) -> None:
         self.kind = kind
         self._groups = groups
-        # The last update of each group whose append is not settled yet.
+        # The last update of each group with an append in flight.
         self._updates: dict[str, ModernGroupUpdate[G]] = {}
 
     # -- loading and unloading
@@ -69,7 +69,8 @@ class ModernGroups(ABC, Generic[G]):
                 self._groups[group_id].offsets = offsets
 
     def unload(self, group: G, result: GroupResult[None]) -> None:
-        """End a group that another broker coordinates from now on."""
+        """Mark a group as dead, which another broker coordinates from now on, and end its
+        timers."""
         group.is_dead = True
         self._updates.pop(group.group_id, None)
         result.effects += (CheckMember(group, member_id) for member_id in group.members)
@@ -153,7 +154,7 @@ class ModernGroups(ABC, Generic[G]):
     # -- updates
 
     def append(self, update: ModernGroupUpdate[G], result: GroupResult[None]) -> None:
-        """Append the changes of a group. A response without changes waits for those before it."""
+        """Append the changes of a group. Responses without changes wait for an append in flight."""
         records, group_id = update.changes.records, update.group.group_id
         if records:
             self._updates[group_id] = update
@@ -170,7 +171,7 @@ class ModernGroups(ABC, Generic[G]):
     def settled(
         self, update: ModernGroupUpdate[G], error: ErrorCode, now_ms: int, result: GroupResult[None]
     ) -> None:
-        """Send the responses that depend on an update; if it is not in the log, take it back."""
+        """Send the responses that depend on an update. Undo it if its append has failed."""
         group_id = update.group.group_id
         if self._updates.get(group_id) is update:
             del self._updates[group_id]
@@ -197,8 +198,8 @@ class ModernGroups(ABC, Generic[G]):
             self.start_timers(group, result)
 
     def restore(self, group: G, replaced: Group | None) -> None:
-        """Forget a group that a refused request, or a failed append, has created. The classic group
-        ``replaced``, whose id it had taken, is there again."""
+        """Remove a group that a refused request or a failed append has created, and restore the
+        classic group ``replaced``, whose id it had taken."""
         if self._groups.get(group.group_id) is group and not group.has_records:
             if replaced is not None:
                 self._groups[group.group_id] = replaced
@@ -210,7 +211,7 @@ class ModernGroups(ABC, Generic[G]):
     def expired(
         self, group: G, member_id: str, reason: str, image: MetadataImage, now_ms: int
     ) -> GroupResult[None]:
-        """Remove a member that has not sent in time what it must send."""
+        """Remove a member whose time-out has passed, for the ``reason`` in the event log."""
         result: GroupResult[None] = CoordinatorResult(None)
         if group.is_dead or member_id not in group.members:
             return result

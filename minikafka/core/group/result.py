@@ -100,8 +100,8 @@ class CheckSync:
 
 @dataclass(frozen=True, slots=True)
 class MemberHeard:
-    """A member has sent a heartbeat: its session ends ``session_timeout_ms`` from now, unless
-    another one comes."""
+    """A member has sent a heartbeat: its session ends ``session_timeout_ms`` from now, unless it
+    sends another one."""
 
     group: ModernGroup
     member_id: str
@@ -110,8 +110,8 @@ class MemberHeard:
 
 @dataclass(frozen=True, slots=True)
 class RevocationTimer:
-    """Start the time within which a member must have revoked partitions. It ends without effect
-    when the member's assignment is not ``current`` any more."""
+    """Start the time-out within which a member must revoke partitions. It has no effect once the
+    member's assignment is not ``current`` any more."""
 
     group: ModernGroup
     member_id: str
@@ -140,8 +140,8 @@ class CheckMember:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentTimer:
-    """Start the time for which the first assignment of a streams group waits for more members. It
-    ends without effect if it is not the ``delay`` of the group any more."""
+    """Start the delay of the first assignment of a streams group, which waits for more members. It
+    has no effect once it is not the ``delay`` of the group any more."""
 
     group: StreamsGroup
     delay_ms: int
@@ -169,7 +169,7 @@ class ResolveRegexes:
 
 @dataclass(frozen=True, slots=True)
 class InitializeStates:
-    """Ask the share coordinators to make the states of share-partitions, for ``state_epoch``."""
+    """Initialize states of share-partitions at the share coordinators, with ``state_epoch``."""
 
     group: ShareGroup
     partitions: Partitions
@@ -268,11 +268,11 @@ G = TypeVar("G", bound=ModernGroup)
 
 @dataclass(frozen=True, slots=True)
 class ModernGroupUpdate(_GroupAppendPurpose, Generic[G]):
-    """Store the changes of a group whose members the coordinator assigns. They are applied already.
+    """Store the changes of a ``ModernGroup``, which are applied already.
 
-    ``replies`` depend on them, and on nothing later. ``replaced`` is the classic group whose id the
-    group has taken, ``successor`` the one that has taken the id of the group. ``then`` begins when
-    the changes are stored.
+    ``replies`` are sent when the changes are replicated, and ``then`` is performed. ``replaced`` is
+    the classic group whose id the group has taken, ``successor`` the classic group that has taken
+    the id of this one.
     """
 
     group: G

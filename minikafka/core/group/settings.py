@@ -1,4 +1,4 @@
-"""The settings of one group, which take the place of the broker's (config resource GROUP)."""
+"""``GroupSettings``: settings of one group (config resource GROUP), which override the broker's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """The settings of a group that has some of its own. Times in milliseconds.
+    """All settings of a group for which at least one is set. Times in milliseconds.
 
     ``share_auto_offset_reset`` is ``earliest``, ``latest`` or ``by_duration:`` and an ISO 8601
     duration; ``share_isolation_level`` is ``read_committed`` or ``read_uncommitted``. Kafka:
@@ -56,10 +56,10 @@ class GroupSettings:
         )
 
 
-# Returns the settings of a group; None for a group that has none of its own.
+# Returns the settings of a group; None if none is set, so that the broker's apply.
 SettingsOf: TypeAlias = Callable[[str], GroupSettings | None]
 
 
 def no_settings(group_id: str) -> GroupSettings | None:
-    """The settings of groups of which none has its own."""
+    """Return None: no group overrides the broker's settings."""
     return None

@@ -105,8 +105,8 @@ class ShareGroups(ModernGroups[ShareGroup]):
     def store_states(
         self, group: ShareGroup, states: StatePartitions, respond: RespondError
     ) -> GroupResult[None]:
-        """Store which share-partitions have a state. ``respond`` is called when that is replicated,
-        or with the error."""
+        """Store the states of a group's share-partitions. ``respond`` is called when the record is
+        replicated, or with the error."""
         result: GroupResult[None] = CoordinatorResult(None)
         changes = GroupChanges(group)
         key = ShareGroupStatePartitionMetadataKey(group.group_id)
@@ -116,8 +116,8 @@ class ShareGroups(ModernGroups[ShareGroup]):
         return result
 
     def forget_topics(self, group: ShareGroup, image: MetadataImage) -> GroupResult[None]:
-        """Forget the share-partitions of topics that do not exist any more. The share coordinators
-        forget their states by themselves."""
+        """Remove the share-partitions of deleted topics. The share coordinators remove the states
+        of deleted topics themselves."""
         states = group.states or NO_STATES
         gone = [topic for topic in states.names if topic not in image.topic_names]
         if not gone or group.is_dead:

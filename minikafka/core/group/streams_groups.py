@@ -23,7 +23,7 @@ from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.heartbeat import (
     Heartbeat,
-    HeartbeatResult,
+    StreamsHeartbeatResult,
     assign_tasks,
     fence_members,
     heartbeat,
@@ -37,7 +37,7 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
 )
 from minikafka.protocol.messages.streams_group_log import STREAMS_GROUP_RECORDS
 
-RespondStreams = Callable[[HeartbeatResult], None]
+RespondStreams = Callable[[StreamsHeartbeatResult], None]
 
 
 class StreamsGroups(ModernGroups[StreamsGroup]):
@@ -100,7 +100,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
             super().check_takeover(classic)
 
     def _delay(self, group: StreamsGroup) -> AssignmentTimer | None:
-        """Let a group without members wait for others, unless it waits already."""
+        """Return the timer of the first assignment if a group without members is to start one."""
         delay_ms = self._config_of(group.group_id).initial_rebalance_delay_ms
         if not group.is_empty or group.delay is not None or delay_ms <= 0:
             return None
@@ -114,7 +114,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         image: MetadataImage,
         now_ms: int,
         result: GroupResult[None],
-    ) -> HeartbeatResult:
+    ) -> StreamsHeartbeatResult:
         group, request = changes.group, facts.request
         if request.member_epoch >= JOINS:
             return heartbeat(changes, facts, image, self._config_of(group.group_id))
@@ -125,7 +125,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
         response = StreamsGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
-        return HeartbeatResult(response)
+        return StreamsHeartbeatResult(response)
 
     def remove(
         self,
@@ -168,11 +168,11 @@ def _forget_first_sight(group: StreamsGroup, response: StreamsGroupHeartbeatResp
     response.endpoint_information_epoch = 0
 
 
-def refused_heartbeat(error: KafkaError) -> HeartbeatResult:
-    return HeartbeatResult(
+def refused_heartbeat(error: KafkaError) -> StreamsHeartbeatResult:
+    return StreamsHeartbeatResult(
         StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     )
 
 
-def _refused(error: ErrorCode) -> HeartbeatResult:
+def _refused(error: ErrorCode) -> StreamsHeartbeatResult:
     return refused_heartbeat(KafkaError(error))

@@ -69,8 +69,8 @@ class StateSummary(NamedTuple):
 class SharePersister(Protocol):
     """Requests to the share coordinators of a group's share-partitions.
 
-    Each verb responds for every partition; it retries what can be retried, and responds with the
-    last error after its time."""
+    Each method returns a row for every partition. It retries retriable errors, and returns the last
+    error after its last attempt."""
 
     async def initialize_state(
         self, group_id: str, partitions: Mapping[TopicIdPartition, InitialState]

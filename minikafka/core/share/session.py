@@ -48,8 +48,8 @@ class ShareSession:
             self.partitions.pop(where, None)
 
     def must_respond(self, where: TopicIdPartition, has_records: bool, has_error: bool) -> bool:
-        """Return whether a response must have a partition: with records or an error, and the first
-        time. One with records is fetched after the others next."""
+        """Return whether a response must contain a partition: it has records or an error, or is in
+        a response for the first time. One with records moves to the end of the next fetch."""
         wanted = self.partitions.get(where)
         if wanted is None:  # forgotten meanwhile
             return has_records or has_error

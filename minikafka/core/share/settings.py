@@ -33,8 +33,8 @@ class ShareGroupSettings:
 
 
 def reset_timestamp(auto_offset_reset: str, now_ms: int) -> int:
-    """Return the timestamp in ms at which a group begins, or ``LATEST`` or ``EARLIEST``. Raises
-    ValueError for another text."""
+    """Return the timestamp in ms from which a group reads, or ``LATEST`` or ``EARLIEST``. Raises
+    ValueError for an invalid setting."""
     if auto_offset_reset == "latest":
         return LATEST
     if auto_offset_reset == "earliest":

@@ -1,4 +1,4 @@
-"""The state machine of one share-partition: which of its records are delivered to whom.
+"""The state machine of one share-partition: the delivery state of each of its records.
 
 The leader of a partition has one for each share group that reads it. It covers the offsets from
 ``start_offset``, before which nothing is left to do, to ``end_offset``, the last one that was ever
@@ -35,8 +35,8 @@ LOWEST_CAREFUL_LIMIT: Final = 3
 
 
 class AcknowledgeType(IntEnum):
-    """What a consumer says of a record: it is done, it is to be delivered again or never again, or
-    the consumer needs more time for it. A gap is an offset without a record."""
+    """What a consumer decides about a record: it is processed, is to be delivered again (RELEASE)
+    or never again (REJECT), or needs a longer lock. A gap is an offset without a record."""
 
     GAP = 0
     ACCEPT = 1
@@ -76,7 +76,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of the records of a batch: one type for all, or one for each."""
+    """The acknowledgement of the records of a batch: one type for all, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -93,8 +93,8 @@ class ShareLimits:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a fetch asks for. ``batch_size`` is the best number of records to be acknowledged
-    together."""
+    """The limits of a fetch. ``batch_size`` is the preferred number of records that are
+    acknowledged together."""
 
     member_id: str
     mode: AcquireMode
@@ -158,7 +158,7 @@ class SharePartition:
         self.end_offset = self._gap_end = previous
         self.advance()
 
-    # -- looking
+    # -- reading
 
     @property
     def in_flight_records(self) -> int:

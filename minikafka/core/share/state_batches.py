@@ -1,4 +1,4 @@
-"""The combination of state batches: what a share-partition's records are after a change."""
+"""``combined``: merges the stored state batches of a share-partition with those of a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The five requests about states of share-partitions: how each is handled, and its response."""
+"""The table of the five requests about states of share-partitions: decision and message types."""
 
 from __future__ import annotations
 

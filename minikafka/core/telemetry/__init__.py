@@ -1,6 +1,6 @@
-"""Client metrics (KIP-714): which metrics a client shall push, and what it has pushed.
+"""Client metrics (KIP-714): which metrics a client pushes, and their last values.
 
-``subscriptions`` says what a client metrics resource means, ``instances`` which request of a client
-is accepted (begin there), ``otlp`` decodes a push, and ``received`` keeps the last values. The
-broker's shell is ``server/broker/client_telemetry``.
+``subscriptions`` parses client metrics resources, ``instances`` accepts or refuses the requests of
+a client, ``otlp`` decodes a push, and ``received`` keeps the last values. The shell that calls them
+is ``server/broker/client_telemetry``. Start with ``instances``.
 """

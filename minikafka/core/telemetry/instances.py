@@ -1,7 +1,7 @@
 """Client instances: which requests for subscriptions, and which pushes, a broker accepts.
 
-Kafka's ``ClientMetricsManager`` and ``ClientMetricsInstance``. An instance is what a broker knows
-of a client that asks for its subscription; it lives for three push intervals without a request.
+Kafka's ``ClientMetricsManager`` and ``ClientMetricsInstance``. A broker has an instance for each
+client that requests its subscription, until three push intervals have passed without a request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Origin: TypeAlias = tuple[str, int]
 
 
 class Push(NamedTuple):
-    """What is checked of a PushTelemetry. ``size`` is that of the compressed metrics, in bytes."""
+    """The checked fields of a PushTelemetry. ``size`` is that of the compressed metrics, in
+    bytes."""
 
     client_instance_id: UUID
     subscription_id: int
@@ -150,8 +151,8 @@ class ClientInstances:
         return self._resources.keys()
 
     def set_resource(self, name: str, subscription: MetricsSubscription | None) -> None:
-        """Set what a client metrics resource says; None for one that is gone. Instances get their
-        new subscription with their next request."""
+        """Set the subscription of a client metrics resource; None for a deleted one. Clients get
+        their new subscription with their next request."""
         if subscription is not None:
             self._resources[name] = subscription
         elif self._resources.pop(name, None) is None:

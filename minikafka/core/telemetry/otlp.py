@@ -90,13 +90,13 @@ class _Exhausted(Exception):
 
 
 class _Decoder:
-    """Decodes one ``MetricsData``, and counts the fields that it looks at."""
+    """Decodes one ``MetricsData``, and counts the fields that it reads."""
 
     def __init__(self) -> None:
         self._fields_left = MAX_FIELDS
 
     def points(self, data: memoryview) -> Iterator[Point | None]:
-        """Yield each point, and None after what is none."""
+        """Yield each point, and None after a part that has none, so that the caller may pause."""
         for number, resource_metrics in self._messages(data):
             yield None
             labels: Labels = ()

@@ -109,7 +109,7 @@ class ReceivedMetrics:
 
 
 def _take(client: ReceivedClient, point: Point) -> bool:
-    """Set or raise the value of a point. False if the client has too many series."""
+    """Set or raise the value of a point. Return False if the client has too many series."""
     is_counter = point.kind is not PointKind.GAUGE
     name = _legal(point.name)
     if not name.startswith(NAMES_OF_KAFKA):
@@ -128,8 +128,8 @@ def _take(client: ReceivedClient, point: Point) -> bool:
 
 
 def _legal_labels(labels: Labels, identity: Mapping[str, str]) -> Labels:
-    """Return the labels with legal names, sorted. The first of a name stays; what has no legal
-    name, that of a label of the client, or no value, which Prometheus takes for no label, goes."""
+    """Return the labels with legal names, sorted, the first of each name. Leave out labels that the
+    client has itself, and empty ones: to Prometheus an empty label is none."""
     kept: dict[str, str] = {}
     for key, value in labels:
         name = _legal(key)

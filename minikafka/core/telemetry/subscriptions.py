@@ -52,7 +52,7 @@ Attributes: TypeAlias = Mapping[str, str]
 
 
 class MetricsSubscription(NamedTuple):
-    """What the clients that match push. ``metrics`` are prefixes of names, in their order;
+    """The metrics that matching clients push. ``metrics`` are prefixes of names, in order;
     ``ALL_METRICS`` stands for every metric."""
 
     metrics: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class MetricsSubscription(NamedTuple):
 
 
 def parse_subscription(given: Mapping[str, str]) -> MetricsSubscription:
-    """Return what a client metrics resource says.
+    """Return the subscription of a client metrics resource.
 
     Raises KafkaError: INVALID_REQUEST for unknown keys and intervals out of range, INVALID_CONFIG
     for other invalid values (Kafka's ``ClientMetricsConfigs.validate``)."""
@@ -109,8 +109,8 @@ def _patterns(texts: Iterable[str]) -> Mapping[str, Pattern]:
 def subscription_of(
     attributes: Attributes, resources: Iterable[MetricsSubscription]
 ) -> MetricsSubscription:
-    """Return what a client shall push: the metrics of all resources that match it, sorted, at the
-    shortest of their intervals, but at least every ``DEFAULT_INTERVAL_MS``."""
+    """Return the subscription of a client: the metrics of all resources that match it, sorted, at
+    the shortest of their intervals, but at least every ``DEFAULT_INTERVAL_MS``."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
     for resource in resources:

@@ -1,4 +1,4 @@
-"""What clients push to this broker, and the client metrics resources that say so (KIP-714).
+"""``ClientTelemetry``: client metrics resources, subscriptions and pushed metrics (KIP-714).
 
 In Kafka a plug-in receives the metrics. Here the broker shows them: to Prometheus with its own
 metrics, and to the page.
@@ -125,7 +125,7 @@ class ClientTelemetry:
     async def push(
         self, push: Push, metrics: bytes, origin: Origin, attributes: Attributes
     ) -> None:
-        """Take the metrics that a client pushes. Raises KafkaError."""
+        """Receive the metrics that a client pushes. Raises KafkaError."""
         require_client_id(push.client_instance_id)
         known = _with_id(push.client_instance_id, attributes)
         instance = self._instance(push.client_instance_id, origin, known)
@@ -164,7 +164,7 @@ class ClientTelemetry:
         elif error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             self._throttled.mark()
 
-    # -- what is shown
+    # -- metrics and page
 
     def _samples(self, counters: bool) -> Iterator[tuple[str, float]]:
         for series, value in self._received.samples(counters, self._clock.monotonic_ms()):

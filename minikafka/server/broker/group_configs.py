@@ -18,9 +18,10 @@ _KIND: Final = paths.GROUP_CONFIGS
 
 
 class GroupConfigs:
-    """The groups with settings of their own (Kafka's ``GroupConfigManager``). It is one of the
-    ``NamedConfigs``: notifications of changes end in ``refresh``. ``broker`` returns the broker's
-    current settings."""
+    """The settings of the groups for which any is set (Kafka's ``GroupConfigManager``).
+
+    It is one of the ``NamedConfigs``: notifications of changes end in ``refresh``. ``broker``
+    returns the broker's current settings."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class GroupConfigs:
         self._settings: dict[str, GroupSettings] = {}
 
     def settings(self, group_id: str) -> GroupSettings | None:
-        """Return the settings of a group; None if it has none of its own."""
+        """Return the settings of a group; None if none is set."""
         return self._settings.get(group_id)
 
     async def refresh_all(self) -> None:

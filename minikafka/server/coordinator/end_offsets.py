@@ -1,4 +1,5 @@
-"""Asks the leaders of partitions where these end, for the lags of share groups (KIP-1226)."""
+"""``LeaderEndOffsets``: ListOffsets requests to leaders, for the lags of share groups
+(KIP-1226)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LATEST_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class EndOffsetsItem:
-    """One partition whose end somebody waits for: the offset, or the error of the leader."""
+    """A partition with the future of its end offset, or of the leader's error."""
 
     topic_partition: TopicPartition
     found: asyncio.Future[int | ErrorCode]
@@ -37,8 +38,8 @@ class EndOffsetsItem:
 class LeaderEndOffsets:
     """The ends of partitions from their leaders (Kafka's ``NetworkPartitionMetadataClient``).
 
-    ``put`` queues an item for a broker; the response goes to ``complete_end_offsets``. A partition
-    is asked for once: the client of the request may repeat it."""
+    ``put`` queues an item for a broker; the response goes to ``complete_end_offsets``. Errors are
+    not retried: the client may repeat its request."""
 
     def __init__(
         self, leaders: PartitionLeaders, put: Callable[[int, EndOffsetsItem], None]
@@ -49,6 +50,7 @@ class LeaderEndOffsets:
     async def latest(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | ErrorCode]:
+        """Return the end offset of each partition, or its error."""
         loop = asyncio.get_running_loop()
         items = [EndOffsetsItem(tp, loop.create_future()) for tp in dict.fromkeys(partitions)]
         for item in items:

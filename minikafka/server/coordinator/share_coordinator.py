@@ -1,4 +1,4 @@
-"""The share coordinator: the states of share-partitions, their snapshots, and old records."""
+"""The share coordinator: requests about states of share-partitions, snapshots, record deletion."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class ShareCoordinator:
     # -- requests
 
     async def serve(self, request: StateRequest) -> StateResponse:
-        """Serve one of the five requests about states. The response has each partition; as in
-        Kafka nothing at all if the group id, the topics or a topic's partitions are empty."""
+        """Serve one of the five requests about states. The response has a row for each partition.
+        As in Kafka it is empty if the group id, or the list of partitions of a topic, is empty."""
         verb = STATE_VERBS[type(request)]
         response = verb.response()
         if not request.group_id or not all(topic.partitions for topic in request.topics):

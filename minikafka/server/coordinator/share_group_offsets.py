@@ -1,4 +1,4 @@
-"""Where share groups read: what the group coordinator asks of the share coordinators (KIP-932)."""
+"""``ShareGroupOffsets``: initializes, alters, describes and deletes start offsets (KIP-932)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ GroupContext: TypeAlias = CoordinatorContext[
 class ShareGroupOffsets:
     """The share-partitions of the groups that this broker coordinates.
 
-    A change takes three steps: the group's records say what is to change, the share coordinators
-    change it, the records say that it is done. What fails in between is asked for again: by the
-    next heartbeat, or by the operator. Methods raise KafkaError for an error of the whole request.
+    A change takes three steps: a record of the group announces it, the share coordinators carry it
+    out, and another record of the group completes it. After a failure in between the next
+    heartbeat, or the operator, repeats the change. Methods raise KafkaError for an error of the
+    whole request.
     """
 
     def __init__(
@@ -60,8 +61,7 @@ class ShareGroupOffsets:
         self._now_ms = now_ms
 
     async def initialize(self, context: GroupContext, wanted: InitializeStates) -> None:
-        """Have the states of new share-partitions made. Where they start is decided by the leaders
-        of the partitions."""
+        """Initialize the states of new share-partitions. Their leaders decide where they start."""
         group, state = wanted.group, InitialState(wanted.state_epoch, UNINITIALIZED_START_OFFSET)
         states = dict.fromkeys(each(wanted.partitions), state)
         errors = await self._persister.initialize_state(group.group_id, states)
@@ -72,8 +72,8 @@ class ShareGroupOffsets:
     async def _end_initialization(
         self, context: GroupContext, group: ShareGroup, partitions: Partitions, *, is_done: bool
     ) -> None:
-        """Store that states are made, or could not be made. Those of topics that were deleted
-        meanwhile are not wanted any more."""
+        """Store that states are initialized, or that this has failed. Partitions of topics that
+        were deleted meanwhile are ignored."""
         if not _serves(context, group):
             return
         known = group.states or NO_STATES
@@ -162,7 +162,7 @@ class ShareGroupOffsets:
     async def _delete_states(
         self, context: GroupContext, group: ShareGroup, partitions: Partitions
     ) -> Mapping[UUID, ErrorCode]:
-        """Have states deleted, and store which topics are gone. Return an error of each topic."""
+        """Delete states, and store which topics are done. Return the error of each topic."""
         if not partitions:
             return {}
         outcomes = await self._persister.delete_state(group.group_id, each(partitions))
@@ -177,8 +177,8 @@ class ShareGroupOffsets:
     async def describe(
         self, group_id: str, partitions: Collection[TopicPartition] | None
     ) -> Mapping[TopicPartition, SharePartitionOffset]:
-        """Return where share-partitions start; of all that the group has if ``partitions`` is
-        None, for which this broker must coordinate the group."""
+        """Return where share-partitions start. With None, return all share-partitions of the group,
+        which this broker must coordinate."""
         image = self._image()
         if partitions is None:
             group = self._runtime.require(group_id).shard.groups.get(group_id)
@@ -234,7 +234,7 @@ class ShareGroupOffsets:
     async def _store(
         self, context: GroupContext, group: ShareGroup, states: StatePartitions
     ) -> None:
-        """Store which share-partitions have a state. Raises KafkaError if that is not replicated in
+        """Store the states of the group. Raises KafkaError if the record is not replicated in
         time."""
         stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 

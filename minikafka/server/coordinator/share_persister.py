@@ -1,4 +1,4 @@
-"""The stored states of share-partitions, as brokers reach them: at the share coordinators."""
+"""``ShareStatePersister``: requests to the share coordinators about stored states (KIP-932)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from minikafka.protocol.messages.share_group_state import (
 )
 from minikafka.protocol.schema import Message
 
-# Kafka tries so often; it waits longer between the attempts.
+# Kafka's number of attempts. Its back-off is longer.
 MAX_ATTEMPTS: Final = 7
 _BACKOFF: Final = ExponentialBackoff(100, 5_000)
 RETRIABLE: Final = frozenset(
@@ -67,12 +67,12 @@ class StateItem:
 
 
 def item_key(item: StateItem) -> Hashable:
-    """Return what a request may have once."""
+    """Return the key that is unique within one request: the share-partition."""
     return item.key.where
 
 
 def item_batch(item: StateItem) -> Hashable:
-    """Return what the items of one request have in common."""
+    """Return the key by which items are batched: the kind of request, and the group."""
     return item.kind, item.key.group_id
 
 
@@ -95,7 +95,7 @@ class ShareStatePersister:
 
     ``coordinator_of`` returns the broker that coordinates a share-partition, or None while none is
     known. ``serve`` is that of the share coordinator of this broker, ``put`` queues an item for
-    another one. A request whose error may pass is repeated, after a back-off. Kafka:
+    another one. Requests with ``RETRIABLE`` errors are repeated after a back-off. Kafka:
     ``DefaultStatePersister``, ``PersisterStateManager``.
     """
 

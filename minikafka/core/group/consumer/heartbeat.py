@@ -412,7 +412,7 @@ def leave_for_now(
 def fence_members(
     changes: GroupChanges[ConsumerGroup], member_ids: Iterable[str], image: MetadataImage
 ) -> None:
-    """Remove members. The group epoch rises, so that the next heartbeat assigns anew."""
+    """Remove members. The group epoch rises, so that the next heartbeat computes new targets."""
     for member_id in member_ids:
         remove_member(changes, member_id)
     forget_regexes(changes)

@@ -1,7 +1,7 @@
-"""What the groups of the newer protocols have in common: consumer groups (KIP-848), share groups
-(KIP-932), Streams groups (KIP-1071).
+"""The common base of consumer groups (KIP-848), share groups (KIP-932) and streams groups
+(KIP-1071), whose coordinator computes the assignments.
 
-The coordinator of such a group assigns by itself. The group is what its records say, and a decision
-is a list of changed records. Start with ``group``, the state of a group, and ``changes``; the
-decisions of each kind are in a room of its own.
+The state of such a group is the set of its records, and a decision is a list of changed records.
+``modern_groups`` carries decisions out; the rooms ``consumer``, ``share`` and ``streams`` make them.
+Start with ``group``, then ``changes`` and ``admission``.
 """

@@ -1,4 +1,4 @@
-"""The records that a decision about a group writes, and how they are taken back."""
+"""``GroupChanges``: the records of one decision about a group, applied and possibly undone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ G = TypeVar("G", bound=ModernGroup)
 
 
 class GroupChanges(Generic[G]):
-    """The records that a decision writes, applied to the group at once.
+    """The records that a decision writes. ``write`` applies them to the group at once.
 
-    What is decided next builds on them, also for the next request, before they are in the log.
-    ``undo`` takes them back if they do not get there. Kafka: the snapshots of ``TimelineHashMap``.
+    Later decisions build on them before they are in the log. ``undo`` restores the group if the
+    append fails. Kafka: the snapshots of ``TimelineHashMap``.
     """
 
     def __init__(self, group: G) -> None:
@@ -35,6 +35,6 @@ class GroupChanges(Generic[G]):
     def undo(self) -> None:
         for key, value in reversed(self._before):
             self.group.replay(key, value)
-        self.group.image = None  # what it was seen to have is not stored
+        self.group.image = None  # the epoch for this image may be undone
         self._before.clear()
         self.records.clear()

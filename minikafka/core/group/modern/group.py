@@ -1,4 +1,4 @@
-"""The state of a group of one of the newer protocols."""
+"""``ModernGroup``: the state that consumer, share and streams groups share."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ from minikafka.kernel.cluster import TopicPartition
 class ModernGroup(ABC):
     """A group whose members the coordinator assigns (Kafka's ``ModernGroup``, ``StreamsGroup``).
 
-    It is what its records say: ``replay`` sets the value of a key, ``value_of`` returns it.
-    ``members`` and ``current``, what the members say of themselves and their current assignments
-    by member id, are such values.
+    Its state is the values of its records: ``replay`` sets the value of a key, ``value_of`` returns
+    it. ``members`` (metadata) and ``current`` (assignments), both by member id, are such values.
 
     ``image`` is the metadata with which ``metadata_hash`` was computed last. ``deadlines`` has for
     each member the monotonic time by which its next heartbeat is due; the timers keep it.
     """
 
     TYPE: ClassVar[str]
-    """Its type in ListGroups."""
+    """The group type in ListGroups and in error messages."""
     PROTOCOL_TYPE: ClassVar[str]
-    """Its protocol type in ListGroups."""
+    """The protocol type in ListGroups."""
     MAY_BECOME_CLASSIC: ClassVar[bool]
     """Whether a classic group may take the place of one without members."""
 
     EXPIRES: ClassVar[bool] = True
-    """Whether it is deleted when it has neither members nor offsets any more."""
+    """Whether the coordinator deletes a group without members and offsets."""
 
     members: Mapping[str, Any]
     current: Mapping[str, Any]
@@ -98,18 +97,18 @@ class ModernGroup(ABC):
 
     @abstractmethod
     def value_of(self, key: ModernGroupKey) -> ModernGroupValue | None:
-        """Return what the log has for a key; None if nothing."""
+        """Return the current value of a key; None without one."""
 
     @abstractmethod
     def replay(self, key: ModernGroupKey, value: ModernGroupValue | None) -> None:
-        """Set the value of a key, in any order of keys: a compacted log keeps no other."""
+        """Set the value of a key. Keys come in any order: compaction does not keep theirs."""
 
     @abstractmethod
     def tombstone_keys(self) -> list[ModernGroupKey]:
         """Return the keys that ``tombstones`` deletes, in Kafka's order."""
 
     def tombstones(self) -> list[GroupRecord]:
-        """Return what deletes the group's records but offsets, if it has any."""
+        """Return the tombstones of all records of the group except its offsets."""
         return [ModernGroupRecord(key, None) for key in self.tombstone_keys()]
 
     # -- time

@@ -1,7 +1,7 @@
-"""The hash of the topics to which a group subscribes; another one raises the group epoch.
+"""The hash of the topics to which a group subscribes; a different hash raises the group epoch.
 
-It is in the records of groups of KIP-848 and later, byte for byte as Kafka computes it, so that a
-coordinator of Kafka that loads them does not assign anew. Kafka: ``Utils.computeGroupHash``.
+Records of groups contain it. It is Kafka's (``Utils.computeGroupHash``), so that Kafka's
+coordinator finds no change when it loads these records.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def hash_of(topics: Iterable[str], image: MetadataImage) -> int:
 
 
 def topic_hash(topic: str, image: MetadataImage) -> int:
-    """Return the hash, as int64, of the id, the name, and the racks of the partitions of a topic.
-    The image keeps it."""
+    """Return the hash, as int64, of a topic's id and name and of its partitions' racks. The image
+    caches it."""
     known = image.topic_hashes.get(topic)
     if known is None:
         known = image.topic_hashes[topic] = _signed(_facts(topic, image))
@@ -52,7 +52,7 @@ def _facts(topic: str, image: MetadataImage) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    """Encode a string as ``HashStream64.putString`` of hash4j does: its UTF-16 units, their
+    """Encode a string as hash4j's ``HashStream64.putString``: its UTF-16 units, then their
     number."""
     return text.encode("utf-16-le", "surrogatepass") + pack("<i", _length(text))
 

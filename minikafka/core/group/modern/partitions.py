@@ -1,4 +1,4 @@
-"""Sets of partitions by topic id, and the algebra of such sets: also of tasks by subtopology."""
+"""Set algebra of partitions by topic id, and of tasks by subtopology."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def overlap(left: dict[K, frozenset[int]], right: dict[K, frozenset[int]]) -> bo
 
 
 def rows_of(partitions: Partitions) -> list[tuple[UUID, list[int]]]:
+    """Return topic ids with sorted partitions, the fields of rows in messages and records."""
     return [(topic_id, sorted(indices)) for topic_id, indices in partitions.items()]
 
 
@@ -64,4 +65,5 @@ class _Row(Protocol):
 
 
 def read_rows(rows: Iterable[_Row]) -> Partitions:
+    """Return the partitions in rows of a message or a record."""
     return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}

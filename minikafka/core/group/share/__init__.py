@@ -1,7 +1,7 @@
-"""The decisions of share groups (KIP-932): members of which several may read one partition. Pure
+"""The decisions of share groups (KIP-932), in which several members may read one partition. Pure
 functions.
 
-Start with ``group``, what is stored of a group, and ``heartbeat``, the request of its members.
-``states`` says which share-partitions have a state at the share coordinators: only these are
-assigned (``assignor``).
+``share_groups`` calls them. Start with ``group``, the stored state of a group, and ``heartbeat``,
+the request of its members. ``states`` tracks which share-partitions have a state at the share
+coordinators: ``assignor`` assigns only these.
 """

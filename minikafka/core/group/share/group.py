@@ -52,7 +52,7 @@ class ShareGroup(ModernGroup):
 
     The group and target epochs, ``members``, ``targets``, ``current`` and ``states`` (None: never
     written) are the values of its records. ``initializing_since`` has the wall time at which this
-    coordinator asked for the states of a topic; without one, it asks with the next heartbeat.
+    coordinator began to initialize a topic; without one, the next heartbeat begins again.
     """
 
     TYPE: ClassVar[str] = "share"
@@ -71,7 +71,7 @@ class ShareGroup(ModernGroup):
         # Of the metadata with which it was computed last, since when no record has changed.
         self._is_due: tuple[MetadataImage, bool] | None = None
 
-    # -- what it is
+    # -- state
 
     @property
     def state(self) -> ShareGroupState:
@@ -93,9 +93,9 @@ class ShareGroup(ModernGroup):
         return frozenset().union(*self._subscriptions)
 
     def is_assignment_due(self, image: MetadataImage) -> bool:
-        """Whether the targets of the members are not the share-partitions of subscribed topics that
-        have a state. Those of topics that do not exist any more do not count: another coordinator
-        may have missed their deletion."""
+        """Whether the union of the targets differs from the initialized share-partitions of
+        subscribed topics. Topics that do not exist are ignored: another coordinator may have missed
+        their deletion."""
         if self._is_due is None or self._is_due[0] is not image:
             self._is_due = (image, self._compare_targets(image))
         return self._is_due[1]

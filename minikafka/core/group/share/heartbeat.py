@@ -45,7 +45,7 @@ from minikafka.protocol.messages.share_group_membership_log import (
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeatFacts:
-    """A ShareGroupHeartbeat request. None stands for what has not changed."""
+    """A ShareGroupHeartbeat request. None in a field means: unchanged."""
 
     member_id: str
     member_epoch: int
@@ -111,7 +111,7 @@ def _assignment(current: ShareAssignment) -> Assignment:
 
 
 def _admit(group: ShareGroup, facts: ShareHeartbeatFacts, config: ShareGroupConfig) -> None:
-    """Check that the group has room for the sender, and that it is the member that it says it is.
+    """Check that the group has room for the sender, and that its member epoch is known.
 
     Raises KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
     """
@@ -137,7 +137,7 @@ def require_member(group: ShareGroup, member_id: str) -> ShareAssignment:
 
 
 def _store_metadata(changes: GroupChanges[ShareGroup], facts: ShareHeartbeatFacts) -> bool:
-    """Store what a member says of itself. Return whether its subscription has changed."""
+    """Store the metadata of a member. Return whether its subscription has changed."""
     group, member_id = changes.group, facts.member_id
     known = group.members.get(member_id, ShareGroupMember())
     new = ShareGroupMember(
@@ -157,7 +157,7 @@ def _store_metadata(changes: GroupChanges[ShareGroup], facts: ShareHeartbeatFact
 
 
 def update_epoch(changes: GroupChanges[ShareGroup], image: MetadataImage, *, raised: bool) -> bool:
-    """Raise the group epoch if ``raised``, or if the subscribed topics are not what they were.
+    """Raise the group epoch if ``raised``, or if the hash of the subscribed topics has changed.
     Return whether it rose."""
     group = changes.group
     seen = hash_of(group.subscribed_topics(), image)
@@ -170,7 +170,7 @@ def update_epoch(changes: GroupChanges[ShareGroup], image: MetadataImage, *, rai
 
 
 def _assign_if_due(changes: GroupChanges[ShareGroup], image: MetadataImage) -> None:
-    """Compute the target assignment of a new group epoch, and store what has changed of it. Only
+    """Compute the target assignment of a new group epoch, and store changed targets. Only
     share-partitions that have a state are assigned."""
     group, name = changes.group, changes.group.group_id
     if group.epoch <= group.target_epoch:
@@ -202,7 +202,7 @@ def _reconcile(
     *,
     subscription_changed: bool,
 ) -> ShareAssignment:
-    """Give a member its target at once: partitions are shared, so it waits for nobody."""
+    """Give a member its target at once: no other member has to revoke a shared partition."""
     group = changes.group
     before = group.current.get(member_id, NOT_JOINED)
     is_new = before.member_epoch != group.target_epoch
@@ -219,14 +219,14 @@ def _reconcile(
     return current
 
 
-# ---- states of new share-partitions
+# ---- initialization of share-partitions
 
 
 def begin_states(
     changes: GroupChanges[ShareGroup], image: MetadataImage, retry_interval_ms: int, now_ms: int
 ) -> Partitions:
-    """Return the subscribed partitions whose states the share coordinators must make, and store
-    that they are being made. One that is being made is asked for again after
+    """Return the subscribed partitions whose states are to be initialized now, and store them as
+    initializing. A partition is initialized again if it is not done after
     ``retry_interval_ms``."""
     group = changes.group
     states = group.states or NO_STATES
@@ -251,7 +251,7 @@ def begin_states(
 def fence_members(
     changes: GroupChanges[ShareGroup], member_ids: Iterable[str], image: MetadataImage
 ) -> None:
-    """Remove members. The group epoch rises, so that the next heartbeat assigns anew."""
+    """Remove members. The group epoch rises, so that the next heartbeat computes new targets."""
     name = changes.group.group_id
     for member_id in member_ids:
         changes.write(ShareGroupCurrentMemberAssignmentKey(name, member_id), None)

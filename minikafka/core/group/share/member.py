@@ -1,4 +1,4 @@
-"""What a share group stores of a member, and how that is written in ``__consumer_offsets``."""
+"""The members of a share group: metadata, assignment, and their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STABLE: Final = 0  # Kafka's ``MemberState``: a member of a share group has no 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """What a member says of itself. ``topics`` are the names to which it subscribes, sorted."""
+    """The metadata of a member. ``topics`` are the names to which it subscribes, sorted."""
 
     rack_id: str | None = None
     client_id: str = ""

@@ -1,4 +1,4 @@
-"""Where a share-partition starts, as DescribeShareGroupOffsets tells it."""
+"""The DescribeShareGroupOffsets row of a share-partition."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ UNKNOWN: Final = -1  # a start offset, or a lag
 
 
 class SharePartitionOffset(NamedTuple):
-    """Where a share-partition starts. ``lag`` is the number of records from there to the end that
-    still need delivery. ``UNKNOWN`` for what is not known; ``error`` excludes the rest."""
+    """The start offset of a share-partition. ``lag`` is the number of records from there to the end
+    that still need delivery. ``UNKNOWN`` stands for an unknown offset or lag; with an ``error`` the
+    other fields have no meaning."""
 
     start_offset: int = UNKNOWN
     leader_epoch: int = 0

@@ -25,8 +25,9 @@ _UNKNOWN: Final = "<UNKNOWN>"  # Kafka's name of a topic that the metadata lack
 
 
 class StatePartitions(NamedTuple):
-    """The share-partitions whose states are being made, those that have one, and the topics whose
-    states are being deleted. ``names`` has the names of these topics.
+    """The share-partitions whose states are being initialized, those whose are initialized, and the
+    topics whose states are being deleted. ``names`` has the names of these topics. Methods return
+    the value that is stored after one step.
 
     Kafka: ``ShareGroupStatePartitionMetadataInfo``."""
 
@@ -36,7 +37,7 @@ class StatePartitions(NamedTuple):
     names: Mapping[UUID, str]
 
     def begin(self, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-        """Return what is stored while the states of ``partitions`` are being made."""
+        """Begin to initialize the states of ``partitions``."""
         return self._changed(
             image,
             initializing=union(self.initializing, partitions),
@@ -44,7 +45,7 @@ class StatePartitions(NamedTuple):
         )
 
     def complete(self, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-        """Return what is stored when ``partitions`` have a state."""
+        """End the initialization of ``partitions`` with success."""
         return self._changed(
             image,
             initializing=difference(self.initializing, partitions),
@@ -52,11 +53,11 @@ class StatePartitions(NamedTuple):
         )
 
     def give_up(self, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-        """Return what is stored when the states of ``partitions`` could not be made."""
+        """End the initialization of ``partitions`` without success."""
         return self._changed(image, initializing=difference(self.initializing, partitions))
 
     def begin_deletion(self, topics: Collection[UUID], image: MetadataImage) -> StatePartitions:
-        """Return what is stored while the initialized states of ``topics`` are being deleted."""
+        """Begin to delete the initialized states of ``topics``."""
         return self._changed(
             image,
             initialized=_without(self.initialized, topics),
@@ -64,14 +65,14 @@ class StatePartitions(NamedTuple):
         )
 
     def begin_deletion_of_all(self, image: MetadataImage) -> StatePartitions:
-        """Return what is stored while all states are being deleted: also those whose deletion has
-        failed before, if their topics still exist."""
+        """Begin to delete all states, also those of topics that still exist and whose deletion has
+        failed before."""
         known = {topic for topic in self.deleting if topic in image.topic_names}
         topics = {*self.initialized, *self.initializing, *known}
         return self._changed(image, {}, {}, frozenset(topics))
 
     def forget(self, topics: Collection[UUID], image: MetadataImage) -> StatePartitions:
-        """Return what is stored without ``topics``, which were deleted."""
+        """Remove topics that do not exist any more."""
         return self._changed(
             image,
             _without(self.initializing, topics),
@@ -80,7 +81,7 @@ class StatePartitions(NamedTuple):
         )
 
     def end_deletion(self, topics: Iterable[UUID], image: MetadataImage) -> StatePartitions:
-        """Return what is stored when the states of ``topics`` are deleted."""
+        """End the deletion of the states of ``topics`` with success."""
         return self._changed(image, deleting=self.deleting.difference(topics))
 
     def _changed(
@@ -147,7 +148,7 @@ def all_partitions(topics: Iterable[UUID], image: MetadataImage) -> Partitions:
 
 
 def each(partitions: Partitions) -> list[TopicIdPartition]:
-    """Return the partitions one by one, in order of their numbers."""
+    """Return each partition with its topic id, in the order of partition numbers."""
     return [TopicIdPartition(topic, n) for topic, rows in rows_of(partitions) for n in rows]
 
 

@@ -1,7 +1,7 @@
 """The decisions of streams groups (KIP-1071). Pure functions.
 
-The first member sends the topology of the application. ``topology`` says what topics it needs and
-how many tasks it has, ``assignor`` which member shall have which task, and ``reconciliation`` leads
-each member there. Start with ``group``, what is stored of a group, and ``heartbeat``, the request
-of its members.
+The first member sends the topology of the application. ``topology`` computes which topics it needs
+and how many tasks it has, ``assignor`` the target tasks of each member, and ``reconciliation`` the
+steps of a member towards its target. ``streams_groups`` calls the room. Start with ``group``, the
+stored state of a group, and ``heartbeat``, the request of its members.
 """

@@ -75,9 +75,9 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member should have: an equal share of those that are left.
+    """The number of tasks that a member should have: an equal share of the tasks that are left.
 
-    When a member reaches it, the rest is shared among the other members."""
+    When a member reaches it, the other members share the rest."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -176,8 +176,8 @@ class _Assignment:
         return self._least_loaded(members) if members else None
 
     def _least_loaded(self, members: list[str], without: TaskId | None = None) -> str | None:
-        """Return the least loaded of ``members``: both its process and itself. None if the process
-        of the first one has the task ``without``: as in Kafka, that of the others is not asked."""
+        """Return a member with the least loaded process and the fewest tasks. Return None if the
+        process of the first member has the task ``without``: Kafka checks only this process."""
         best = members[0]
         load, number = self._process(best).load, self._number(best)
         for member_id in members[1:]:

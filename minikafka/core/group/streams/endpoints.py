@@ -1,4 +1,4 @@
-"""The partitions whose state the members of a streams group can be asked for (KIP-535)."""
+"""The partitions of each endpoint of a streams group, for interactive queries (KIP-535)."""
 
 from __future__ import annotations
 

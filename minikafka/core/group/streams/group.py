@@ -17,7 +17,11 @@ from minikafka.core.group.streams.member import (
     stored_metadata,
     stored_target,
 )
-from minikafka.core.group.streams.reconciliation import CurrentTasks, MemberState, TaskHolders
+from minikafka.core.group.streams.reconciliation import (
+    CurrentTasks,
+    StreamsMemberState,
+    TaskHolders,
+)
 from minikafka.core.group.streams.tasks import TaskAssignment
 from minikafka.core.group.streams.topology import ConfiguredTopology, source_topics
 from minikafka.protocol.messages.streams_group_log import (
@@ -42,8 +46,8 @@ NOT_VALIDATED = -1
 class StreamsGroupState(Enum):
     """The states of a streams group, by their names in responses.
 
-    NOT_READY: the topics of the topology are not as they must be. The others are those of a
-    consumer group.
+    NOT_READY: topics of the topology are missing or have wrong partition counts. The other states
+    are those of a consumer group.
     """
 
     EMPTY = "Empty"
@@ -57,15 +61,15 @@ class StreamsGroupState(Enum):
 class StreamsGroup(ModernGroup):
     """A streams group (Kafka's ``StreamsGroup``).
 
-    The values of its records are the group and target epochs, ``topology``, the topology epoch for
-    which the topics were found as they must be (``validated_epoch``), the configuration of the last
-    assignment (``assignment_configs``), ``members``, ``targets`` and ``current`` (by member id).
-    ``sources``, the subtopology of each topic that tasks read, and ``holders`` are found from them.
+    The values of its records are the group and target epochs, ``topology``, the topology epoch
+    whose topics were valid (``validated_epoch``), the configuration of the last assignment
+    (``assignment_configs``), ``members``, ``targets`` and ``current`` (by member id). ``sources``,
+    the subtopology of each topic that tasks read, and ``holders`` are computed from them.
 
-    No record has what follows. ``configured`` is the topology beside the topics of ``image``.
-    ``endpoint_epoch`` rises with each assignment of a member that has an endpoint.
-    ``shutdown_by`` is the member that wants all to end. ``delay`` is the running timer for which
-    the first assignment waits.
+    The other attributes are in no record. ``configured`` is the topology with the partition counts
+    of the topics in ``image``. ``endpoint_epoch`` rises with each assignment of a member that has
+    an endpoint. ``shutdown_by`` is the member that has requested the shutdown of the application.
+    ``delay`` is the running timer for which the first assignment waits.
     """
 
     TYPE: ClassVar[str] = "streams"
@@ -103,10 +107,12 @@ class StreamsGroup(ModernGroup):
 
     def is_reconciled(self, member_id: str) -> bool:
         current = self.current.get(member_id, NOT_JOINED)
-        return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
+        return (
+            current.state is StreamsMemberState.STABLE and current.member_epoch == self.target_epoch
+        )
 
     def must_revoke(self, member_id: str) -> bool:
-        return self.current.get(member_id, NOT_JOINED).state is MemberState.UNREVOKED_TASKS
+        return self.current.get(member_id, NOT_JOINED).state is StreamsMemberState.UNREVOKED_TASKS
 
     @property
     def has_records(self) -> bool:
@@ -196,7 +202,7 @@ class StreamsGroup(ModernGroup):
                 self._set_current(key.member_id, None)
 
     def _set_member(self, member_id: str, metadata: StreamsGroupMember | None) -> None:
-        """Its process holds the tasks of a member, and may come with another record."""
+        """Set a member. Its tasks count for its process, whose id this record may change."""
         current = self.current.get(member_id)
         self._set_current(member_id, None)
         if metadata is None:

@@ -72,7 +72,7 @@ class Heartbeat(NamedTuple):
 
     @property
     def owned(self) -> TaskAssignment | None:
-        """The tasks that the member has; None if it does not say."""
+        """The tasks that the member owns; None if the request has none of the fields."""
         request = self.request
         active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
         if active is None or standby is None or warmup is None:
@@ -81,7 +81,7 @@ class Heartbeat(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class StreamsHeartbeatResult:
     """The response to a heartbeat, and the internal topics that the broker is to create."""
 
     response: StreamsGroupHeartbeatResponse
@@ -102,7 +102,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _unsupported(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Return what Kafka 4.2 does not support either."""
+    """Return the problem of a field that Kafka 4.2 does not support either."""
     if request.instance_id is not None:
         return "Static membership is not yet supported."
     if request.task_offsets is not None:
@@ -118,7 +118,7 @@ def _unsupported(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _misplaced(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Return what is there and must not be, or must be there and is not."""
+    """Return the problem of a field that is missing, or set where it must not be."""
     tasks = {
         "ActiveTasks": request.active_tasks,
         "StandbyTasks": request.standby_tasks,
@@ -161,11 +161,11 @@ def heartbeat(
     facts: Heartbeat,
     image: MetadataImage,
     config: StreamsGroupConfig,
-) -> HeartbeatResult:
+) -> StreamsHeartbeatResult:
     """Process the heartbeat of a member that joins or stays.
 
-    The steps are Kafka's: what the member says of itself, the topology and its topics, the group
-    epoch, the target assignment, the member's own assignment. A group with ``delay`` waits for the
+    The steps are Kafka's: the member's metadata, the topology and its topics, the group epoch, the
+    target assignment, the member's assignment. A group with ``delay`` waits for the
     assignment. Raises KafkaError; then ``changes`` may have records, which the caller takes back.
     """
     group, request = changes.group, facts.request
@@ -198,7 +198,7 @@ def heartbeat(
     if group.endpoint_epoch != request.endpoint_information_epoch:
         response.partitions_by_user_endpoint = partitions_by_endpoint(group, configured, image)
     response.endpoint_information_epoch = group.endpoint_epoch
-    return HeartbeatResult(response, configured.missing)
+    return StreamsHeartbeatResult(response, configured.missing)
 
 
 def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
@@ -221,7 +221,7 @@ def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
 
 
 def _admit(group: StreamsGroup, facts: Heartbeat, config: StreamsGroupConfig) -> None:
-    """Check that the sender is the member that it says it is, or that there is room for it.
+    """Check that the sender has a known member epoch, or that there is room for it to join.
 
     As in Kafka 4.2 a full group refuses also a member that joins again. Raises KafkaError:
     GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -258,7 +258,7 @@ def _is_within(owned: Tasks, assigned: Tasks) -> bool:
 
 
 def _store_metadata(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> bool:
-    """Store what a member says of itself. Return whether it is new, or has changed."""
+    """Store the metadata of a member. Return whether it is new, or has changed."""
     group, request = changes.group, facts.request
     known = group.members.get(request.member_id)
     new = _described(known or StreamsGroupMember(), facts)
@@ -270,7 +270,7 @@ def _store_metadata(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> bo
 
 
 def _described(known: StreamsGroupMember, facts: Heartbeat) -> StreamsGroupMember:
-    """Return what the member says of itself, and what is known of it where it says nothing."""
+    """Return the metadata of a member: the fields of the request, else the known ones."""
     request = facts.request
     timeout_ms, endpoint = request.rebalance_timeout_ms, request.user_endpoint
     return StreamsGroupMember(
@@ -326,8 +326,8 @@ def _configure(
     raised: bool,
     config: StreamsGroupConfig,
 ) -> ConfiguredTopology:
-    """Look at the topology beside new topics. Raise the group epoch if ``raised``, if the topics or
-    their verdict are not what they were, or if there shall be another number of standby tasks."""
+    """Validate the topology against new topics. Raise the group epoch if ``raised``, or if the
+    topics, their validity or the configured number of standby tasks have changed."""
     group, topology = changes.group, changes.group.topology
     assert topology is not None, "the first member has sent it"
     seen, configured = group.metadata_hash, group.configured
@@ -375,8 +375,8 @@ def _check_tasks(configured: ConfiguredTopology, row: TaskIds) -> None:
 
 
 def assign_tasks(changes: GroupChanges[StreamsGroup], configured: ConfiguredTopology) -> None:
-    """Compute the target assignment of the group epoch, and store what has changed of it. Without
-    the topics that the topology needs nobody gets tasks."""
+    """Compute the target assignment of the group epoch, and store changed targets. Without the
+    topics that the topology needs no member gets tasks."""
     group, name = changes.group, changes.group.group_id
     targets = dict.fromkeys(group.members, NO_TASKS)
     if configured.is_ready and configured.subtopologies is not None:
@@ -397,10 +397,9 @@ def assign_tasks(changes: GroupChanges[StreamsGroup], configured: ConfiguredTopo
 
 
 def _reconcile(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> CurrentTasks:
-    """Lead a member one step towards its target. Return its tasks.
+    """Take a member one step towards its target. Return its tasks.
 
-    While the assignment is delayed the target is to have nothing. Raises KafkaError:
-    FENCED_MEMBER_EPOCH.
+    While the assignment is delayed the target is empty. Raises KafkaError: FENCED_MEMBER_EPOCH.
     """
     group, member_id = changes.group, facts.request.member_id
     before = group.current.get(member_id, NOT_JOINED)

@@ -1,4 +1,4 @@
-"""What a streams group stores of a member, and how that is written in ``__consumer_offsets``."""
+"""The members of a streams group: metadata, tasks, and their records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from minikafka.core.group.streams.reconciliation import CurrentTasks, MemberState
+from minikafka.core.group.streams.reconciliation import CurrentTasks, StreamsMemberState
 from minikafka.core.group.streams.tasks import (
     TaskAssignment,
     TaskId,
@@ -28,7 +28,7 @@ NOT_JOINED: Final = CurrentTasks()
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMember:
-    """What a member says of itself. ``endpoint``, a host and a port, is where it answers
+    """The metadata of a member. ``endpoint`` is the host and the port at which it serves
     interactive queries. Kafka: ``StreamsGroupMember``."""
 
     instance_id: str | None = None
@@ -118,11 +118,11 @@ def _copy_rows(tasks: Tasks) -> list[TaskIdsWithEpochs]:
 def read_current(value: StreamsGroupCurrentMemberAssignmentValue) -> CurrentTasks:
     """Return a member's tasks. An unknown state, of a later Kafka, is UNKNOWN, as in Kafka; tasks
     without epochs, of an older one, are assigned in the epoch of the member."""
-    known = value.state in MemberState.__members__.values()
+    known = value.state in StreamsMemberState.__members__.values()
     active = (*value.active_tasks, *value.active_tasks_pending_revocation)
     epochs = {task: epoch for row in active for task, epoch in _epochs(row, value.member_epoch)}
     return CurrentTasks(
-        MemberState(value.state) if known else MemberState.UNKNOWN,
+        StreamsMemberState(value.state) if known else StreamsMemberState.UNKNOWN,
         value.member_epoch,
         value.previous_member_epoch,
         TaskAssignment(

@@ -1,8 +1,8 @@
 """The steps by which a member of a streams group comes from its tasks to its target.
 
 As in a consumer group, a member first revokes what its target lacks and stays in its epoch until it
-has acknowledged that (UNREVOKED_TASKS). Then it takes the epoch of the target, and those of its
-tasks that nobody holds who excludes it. As long as some are held it is in UNRELEASED_TASKS. Kafka:
+has acknowledged that (UNREVOKED_TASKS). Then it takes the epoch of the target, and the free tasks
+of the target (``TaskHolders``). As long as some are not free it is in UNRELEASED_TASKS. Kafka:
 ``CurrentAssignmentBuilder`` of streams groups.
 """
 
@@ -20,7 +20,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """How far a member is with its reconciliation, by the numbers in the coordinator's records.
 
     STABLE: it has the tasks of the target of its epoch.
@@ -40,11 +40,11 @@ class CurrentTasks:
     """What a member has been assigned (Kafka's ``StreamsGroupCurrentMemberAssignmentValue``).
 
     ``assigned`` are the tasks that it may have. ``pending_revocation`` are those that it has to
-    revoke; it holds them until it acknowledges that it did. ``epochs`` has for each active task of
-    both the target's epoch in which the member got it: commits of that epoch or later are its own.
+    revoke; it holds them until it acknowledges that it did. ``epochs`` has, for each active task of
+    both, the target epoch in which it was assigned: commits in older epochs are refused.
     """
 
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     member_epoch: int = 0
     previous_member_epoch: int = 0
     assigned: TaskAssignment = NO_TASKS
@@ -118,13 +118,13 @@ def reconcile(
     """
     member_epoch = current.member_epoch
     match current.state:
-        case MemberState.STABLE if member_epoch == target_epoch:
+        case StreamsMemberState.STABLE if member_epoch == target_epoch:
             return current
-        case MemberState.UNREVOKED_TASKS:
+        case StreamsMemberState.UNREVOKED_TASKS:
             if owned is None or owned.overlaps(current.pending_revocation):
                 return current
             member_epoch += 1
-        case MemberState.UNKNOWN:
+        case StreamsMemberState.UNKNOWN:
             if owned is None or not owned.is_empty:
                 raise KafkaError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -145,13 +145,13 @@ def _next(
     holders: TaskHolders,
     owned: TaskAssignment | None,
 ) -> CurrentTasks:
-    """Revoke what the target lacks; if the member has none of that, assign what is free."""
+    """Revoke the tasks that the target lacks. If there are none, assign free tasks."""
     assigned = current.assigned
     kept = _each(intersection, assigned, target)
     revoked = _each(difference, assigned, target)
     if not revoked.is_empty and (owned is None or owned.overlaps(revoked)):
         return CurrentTasks(
-            MemberState.UNREVOKED_TASKS,
+            StreamsMemberState.UNREVOKED_TASKS,
             member_epoch,
             current.member_epoch,
             kept,
@@ -166,7 +166,7 @@ def _next(
     )
     new = {(name, p): target_epoch for name, some in free.active.items() for p in some}
     return CurrentTasks(
-        MemberState.STABLE if free == missing else MemberState.UNRELEASED_TASKS,
+        StreamsMemberState.STABLE if free == missing else StreamsMemberState.UNRELEASED_TASKS,
         target_epoch,
         current.member_epoch,
         _each(union, kept, free),

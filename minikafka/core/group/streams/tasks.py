@@ -20,8 +20,8 @@ Tasks: TypeAlias = dict[str, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """Tasks by their kind: those that a member processes, those of which it keeps a copy of the
-    state, and those whose state it is to copy before it gets them."""
+    """Tasks by kind: a member processes ``active`` ones, keeps copies of the state of ``standby``
+    ones, and restores the state of ``warmup`` ones before it becomes active for them."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -44,6 +44,7 @@ NO_TASKS: Final = TaskAssignment()
 
 
 def of_task_ids(tasks: Iterable[TaskId]) -> Tasks:
+    """Group tasks by subtopology."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for name, partition in tasks:
         found[name].add(partition)

@@ -1,5 +1,4 @@
-"""The topology of a streams group beside the topics of the cluster: what is missing, how many tasks
-there are.
+"""The topology of a streams group: validation against the topics of the cluster, and task counts.
 
 A topology names three kinds of topics: source topics, which exist, and the internal ones:
 repartition topics, which connect subtopologies, and changelogs, which hold the state of tasks. The
@@ -55,7 +54,7 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """A topology and the topics in which it was looked at (Kafka's ``ConfiguredTopology``).
+    """A topology validated against existing topics (Kafka's ``ConfiguredTopology``).
 
     ``subtopologies`` are in the order of their ids; none if ``problem`` prevents that. With
     ``missing``, the internal topics to create, there are subtopologies and a problem."""
@@ -213,7 +212,7 @@ def _summary(names: Iterable[str]) -> str:
 
 
 class _Counts:
-    """The partition counts of topics: those that exist, and what is decided for the others."""
+    """The partition counts of existing topics, and the computed ones of the other topics."""
 
     def __init__(self, subtopologies: Collection[Subtopology], image: MetadataImage) -> None:
         self._subtopologies = subtopologies
@@ -288,7 +287,7 @@ class _Counts:
                         "because a repartition source topic is never used as a sink topic."
                     )
 
-    # -- topics that are read together
+    # -- copartitioned topics
 
     def enforce_copartitioning(self) -> None:
         """Give the repartition topics of a copartition group the count of its other topics.

@@ -1,4 +1,4 @@
-"""The kinds of configuration resources that are nothing but a name, one row each.
+"""``NAMED_RESOURCES``: the config resource types CLIENT_METRICS and GROUP, one row each.
 
 A topic or a broker exists without settings. A named resource exists as long as one of its keys is
 set. Its znode is ``/config/<znodes>/<sanitized name>``, and brokers read it again when a change
@@ -25,12 +25,12 @@ from minikafka.server.zookeeper import paths
 
 @dataclass(frozen=True, slots=True)
 class NamedResource:
-    """A kind: its type, its room in ZooKeeper, its keys, and the source of a key that is set.
+    """A resource type: its znodes, its keys, and the config source of a key that is set.
 
     ``check`` raises KafkaError or ConfigError for settings that do not go together, or not with
     those of the broker. ``unnamed`` and ``unnamed_altered`` are Kafka's messages for an empty name,
-    in a description and in a change. ``broker_keys`` has the broker's key that is in force for
-    resources without the key of their own."""
+    in a description and in a change. ``broker_keys`` maps a key of the resource to the broker's key
+    that applies where it is not set."""
 
     type: ResourceType
     znodes: str

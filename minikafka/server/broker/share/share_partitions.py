@@ -32,7 +32,7 @@ from minikafka.server.broker.purgatories import Reaper
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.partition import Partition
 
-# What clients get for an error of the share coordinator.
+# The errors that clients receive for errors of the share coordinator.
 _CLIENT_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -164,7 +164,7 @@ class SharePartitions:
         task.add_done_callback(self._running.discard)
 
     async def _load(self, led: LedSharePartition) -> None:
-        """Read the stored state, and begin. A fetch of this share-partition waits."""
+        """Read the stored state, and construct the state machine. Fetches wait for it."""
         group_id, where = led.key
         found = await self._persister.read_state(group_id, {where: led.leader_epoch})
         stored = found[where]
@@ -192,7 +192,7 @@ class SharePartitions:
         self.wake([led.key])
 
     async def _first_offset(self, led: LedSharePartition) -> int:
-        """Return where a group begins that has no stored offset. Raises KafkaError, OSError."""
+        """Return the start offset of a group without a stored one. Raises KafkaError, OSError."""
         settings = self.settings(led.key.group_id)
         timestamp = reset_timestamp(settings.auto_offset_reset, self._clock.wall_ms())
         partition = self.hosted.require(led.topic_partition)
@@ -209,8 +209,8 @@ class SharePartitions:
     def acknowledge(
         self, key: SharePartitionKey, member_id: str, rows: Sequence[Acknowledgement]
     ) -> Coroutine[Any, Any, None]:
-        """Acknowledge records, at once. Return what waits until that is stored. Both raise
-        KafkaError."""
+        """Acknowledge records synchronously, and return a coroutine that stores the change. Both
+        raise KafkaError."""
         led = self._led.get(key)
         if led is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -245,8 +245,8 @@ class SharePartitions:
                 )
 
     def connection_closed(self, connection: object) -> None:
-        """Close the sessions that were opened by a connection, and forget the share-partitions of
-        groups that have no session any more."""
+        """Close the sessions that a connection has opened, and forget the share-partitions of
+        groups without a session."""
         for session in self.sessions.of_connection(connection):
             self.sessions.remove(session.key)
             self._start(self._leave(session), "release-share-session")
@@ -290,7 +290,7 @@ class SharePartitions:
     # -- locks
 
     def watch_locks(self, led: LedSharePartition) -> None:
-        """See to it that the locks of a share-partition end."""
+        """Start the timer of the next lock of a share-partition, unless a timer runs."""
         if led.lock_timer is None and led.machine is not None:
             next_ms = led.machine.next_lock_ms
             if next_ms is not None:
@@ -311,7 +311,7 @@ class SharePartitions:
     async def _write_ended(
         self, led: LedSharePartition, machine: SharePartition, changed: Sequence[StateBatch]
     ) -> None:
-        """Store that locks have ended. If that fails, they have ended all the same."""
+        """Store that locks have ended. They end even if the write fails."""
         error = await self._write(led, machine, changed)
         if machine.advance():
             self.wake([led.key])

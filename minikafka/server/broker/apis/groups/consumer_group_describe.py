@@ -8,7 +8,7 @@ from minikafka.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from minikafka.server.broker.apis.groups.described_groups import GroupDescription, describe_api
+from minikafka.server.broker.apis.groups.described_groups import DescribedKind, describe_api
 
 
 def _topics_of(group: DescribedGroup) -> set[str]:
@@ -22,7 +22,7 @@ def _topics_of(group: DescribedGroup) -> set[str]:
 
 CONSUMER_GROUP_DESCRIBE = describe_api(
     ApiKey.CONSUMER_GROUP_DESCRIBE,
-    GroupDescription(
+    DescribedKind(
         GROUP_VERSION,
         ConsumerGroupDescribeResponse,
         DescribedGroup,

@@ -56,7 +56,7 @@ async def describable(
     return [n for n in names if n in allowed], [n for n in names if n not in allowed]
 
 
-class GroupDescription(NamedTuple):
+class DescribedKind(NamedTuple):
     """How one kind of groups is described.
 
     ``describe`` returns the row of a group; ``row`` makes the row of one that is not shown, from
@@ -76,7 +76,7 @@ class GroupDescribeHandler:
     force."""
 
     def __init__(
-        self, kind: GroupDescription, groups: GroupCoordination, features: FinalizedFeatures
+        self, kind: DescribedKind, groups: GroupCoordination, features: FinalizedFeatures
     ) -> None:
         self._kind = kind
         self._groups = groups
@@ -94,7 +94,7 @@ class GroupDescribeHandler:
         reply(kind.response(groups=groups))
 
 
-def describe_api(key: ApiKey, kind: GroupDescription) -> Api:
+def describe_api(key: ApiKey, kind: DescribedKind) -> Api:
     """Return the row of the API that describes groups of one kind."""
     return Api(
         key=key,
@@ -106,7 +106,7 @@ def describe_api(key: ApiKey, kind: GroupDescription) -> Api:
     )
 
 
-def _filter(kind: GroupDescription) -> Filter:
+def _filter(kind: DescribedKind) -> Filter:
     """Return the filter of responses: DESCRIBE on a group shows it, if the principal may describe
     its topics."""
 

@@ -8,7 +8,7 @@ from minikafka.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeResponse,
 )
-from minikafka.server.broker.apis.groups.described_groups import GroupDescription, describe_api
+from minikafka.server.broker.apis.groups.described_groups import DescribedKind, describe_api
 
 
 def _topics_of(group: DescribedGroup) -> set[str]:
@@ -19,7 +19,7 @@ def _topics_of(group: DescribedGroup) -> set[str]:
 
 SHARE_GROUP_DESCRIBE = describe_api(
     ApiKey.SHARE_GROUP_DESCRIBE,
-    GroupDescription(
+    DescribedKind(
         SHARE_VERSION,
         ShareGroupDescribeResponse,
         DescribedGroup,

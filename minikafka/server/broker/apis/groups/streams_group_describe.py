@@ -8,7 +8,7 @@ from minikafka.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeResponse,
 )
-from minikafka.server.broker.apis.groups.described_groups import GroupDescription, describe_api
+from minikafka.server.broker.apis.groups.described_groups import DescribedKind, describe_api
 
 
 def _topics_of(group: DescribedGroup) -> set[str]:
@@ -28,7 +28,7 @@ def _topics_of(group: DescribedGroup) -> set[str]:
 
 STREAMS_GROUP_DESCRIBE = describe_api(
     ApiKey.STREAMS_GROUP_DESCRIBE,
-    GroupDescription(
+    DescribedKind(
         STREAMS_VERSION,
         StreamsGroupDescribeResponse,
         DescribedGroup,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from minikafka.core.group.streams.heartbeat import Heartbeat, HeartbeatResult
+from minikafka.core.group.streams.heartbeat import Heartbeat, StreamsHeartbeatResult
 from minikafka.core.group.streams.topology import InternalTopic
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.topic_names import name_problem
@@ -60,7 +60,7 @@ class StreamsGroupHeartbeatHandler:
         refusal = None if request.topology is None else _refusal(request.topology)
         if refusal is not None:
             return refusal
-        outcome: asyncio.Future[HeartbeatResult] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[StreamsHeartbeatResult] = asyncio.get_running_loop().create_future()
         facts = Heartbeat(request, context.client_id, f"/{context.client_host}")
         self._groups.streams_heartbeat(facts, outcome.set_result)
         result = await outcome
@@ -68,7 +68,7 @@ class StreamsGroupHeartbeatHandler:
             await self._create(context, result)
         return result.response
 
-    async def _create(self, context: RequestContext, result: HeartbeatResult) -> None:
+    async def _create(self, context: RequestContext, result: StreamsHeartbeatResult) -> None:
         """Start to create internal topics, unless the principal may not create all of them."""
         forbidden = await self._forbidden(context, result.missing)
         if forbidden:

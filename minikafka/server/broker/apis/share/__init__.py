@@ -1,5 +1,6 @@
-"""The APIs of share groups (KIP-932) below the membership: fetching, acknowledging, and the states
-of share-partitions, which brokers keep at the share coordinator.
+"""The APIs of share groups (KIP-932) below the membership: ShareFetch, ShareAcknowledge, and the
+requests of brokers to the share coordinator.
 
-The members' heartbeats, descriptions and offsets are in the room ``groups``.
+Heartbeats, descriptions and offsets of share groups are in the room ``groups``. Only ``apis/table``
+imports the files. Start with ``share_fetch``.
 """

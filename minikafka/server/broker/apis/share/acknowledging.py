@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: acknowledgements, and who may send them."""
+"""``ShareRequests``: authorization and acknowledgements of ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Acknowledging:
 
 
 class ShareRequests:
-    """Serves what the two requests have in common."""
+    """The common part of the two handlers."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minikafka.core.group.streams.member import read_current, stored_current
 from minikafka.core.group.streams.reconciliation import (
     CurrentTasks,
-    MemberState,
+    StreamsMemberState,
     TaskHolders,
     reconcile,
 )
@@ -32,17 +32,23 @@ def active(*partitions: int) -> TaskAssignment:
 
 def stable(*partitions: int, epoch: int = 5) -> CurrentTasks:
     epochs = {("0", partition): epoch for partition in partitions}
-    return CurrentTasks(MemberState.STABLE, epoch, epoch - 1, active(*partitions), epochs=epochs)
+    return CurrentTasks(
+        StreamsMemberState.STABLE, epoch, epoch - 1, active(*partitions), epochs=epochs
+    )
 
 
 def test_tasks_are_revoked_in_the_old_epoch_and_keep_their_epochs() -> None:
     after = reconcile(stable(1, 2), 7, active(2, 3), "p", TaskHolders(), None)
-    assert (after.state, after.member_epoch) == (MemberState.UNREVOKED_TASKS, 5)
+    assert (after.state, after.member_epoch) == (StreamsMemberState.UNREVOKED_TASKS, 5)
     assert (after.assigned, after.pending_revocation) == (active(2), active(1))
     assert after.epochs == {("0", 1): 5, ("0", 2): 5}
     assert reconcile(after, 7, active(2, 3), "p", TaskHolders(), active(1, 2)) is after
     done = reconcile(after, 7, active(2, 3), "p", TaskHolders(), active(2))
-    assert (done.state, done.member_epoch, done.assigned) == (MemberState.STABLE, 7, active(2, 3))
+    assert (done.state, done.member_epoch, done.assigned) == (
+        StreamsMemberState.STABLE,
+        7,
+        active(2, 3),
+    )
     assert done.epochs == {("0", 2): 5, ("0", 3): 7}
     assert read_current(stored_current(done)) == done
 
@@ -50,7 +56,7 @@ def test_tasks_are_revoked_in_the_old_epoch_and_keep_their_epochs() -> None:
 def test_another_revocation_raises_the_epoch() -> None:
     after = reconcile(stable(1, 2), 7, active(2), "p", TaskHolders(), None)
     again = reconcile(after, 8, NO_TASKS, "p", TaskHolders(), active(2))
-    assert (again.state, again.member_epoch) == (MemberState.UNREVOKED_TASKS, 6)
+    assert (again.state, again.member_epoch) == (StreamsMemberState.UNREVOKED_TASKS, 6)
     assert again.pending_revocation == active(2)
 
 
@@ -58,7 +64,7 @@ def test_a_task_of_another_member_is_awaited() -> None:
     holders = TaskHolders()
     holders.add("q", stable(3))
     after = reconcile(stable(1), 7, active(1, 3), "p", holders, None)
-    assert (after.state, after.member_epoch) == (MemberState.UNRELEASED_TASKS, 7)
+    assert (after.state, after.member_epoch) == (StreamsMemberState.UNRELEASED_TASKS, 7)
     assert after.assigned == active(1)
     holders.remove("q", stable(3))
     assert reconcile(after, 7, active(1, 3), "p", holders, None).assigned == active(1, 3)
@@ -72,7 +78,7 @@ def test_a_standby_task_waits_for_the_active_one_of_its_process_only() -> None:
 
 
 def test_a_member_in_an_unknown_state_begins_again() -> None:
-    unknown = CurrentTasks(MemberState.UNKNOWN, 5, 4, active(1), epochs={("0", 1): 5})
+    unknown = CurrentTasks(StreamsMemberState.UNKNOWN, 5, 4, active(1), epochs={("0", 1): 5})
     with pytest.raises(KafkaError) as refusal:
         reconcile(unknown, 7, active(1), "p", TaskHolders(), active(1))
     assert refusal.value.code is ErrorCode.FENCED_MEMBER_EPOCH
@@ -100,7 +106,7 @@ def test_an_active_task_is_at_one_member_whatever_happens(data: st.DataObject) -
             _beat(member_id, current, owned, targets, epoch, holders, owned[member_id])
             _check(current)
     assert {member_id: now.assigned for member_id, now in current.items()} == targets
-    assert all(now.state is MemberState.STABLE for now in current.values()) or epoch == 0
+    assert all(now.state is StreamsMemberState.STABLE for now in current.values()) or epoch == 0
 
 
 def _beat(

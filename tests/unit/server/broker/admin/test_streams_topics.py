@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.core.group.streams.heartbeat import HeartbeatResult
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeatResult
 from minikafka.core.group.streams.topology import InternalTopic
 from minikafka.core.security.authorizer import Authorizer
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -113,10 +113,12 @@ def test_only_so_many_reasons_are_kept(
 class Groups:
     """Answers each heartbeat that internal topics are missing."""
 
-    def streams_heartbeat(self, facts: Any, respond: Callable[[HeartbeatResult], None]) -> None:
+    def streams_heartbeat(
+        self, facts: Any, respond: Callable[[StreamsHeartbeatResult], None]
+    ) -> None:
         status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: c, r")
         response = StreamsGroupHeartbeatResponse(heartbeat_interval_ms=5_000, status=[status])
-        respond(HeartbeatResult(response, MISSING))
+        respond(StreamsHeartbeatResult(response, MISSING))
 
 
 class Features:
