@@ -39,8 +39,8 @@ from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
+from scripts.lib.kraft_broker import RACK, kraft_broker
 from tests.support.cluster.group_conversation import GroupConversation
-from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

@@ -28,7 +28,7 @@ from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.share_group_membership_log import ShareGroupMetadataValue
 from minikafka.protocol.records.record import decode_records
-from tests.support.cluster.kraft_broker import RACK
+from scripts.lib.kraft_broker import RACK
 
 TIMEOUT_MS = 20_000
 BROKER = 1  # the id of the only broker
