@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, Producer
 from minikafka.cli.main import main
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.cluster import free_ports
+from scripts.lib.kraft_broker import KAFKA_4
 from tests.compat.test_java_client import run
 from tests.support.cluster.cluster_state import until
-from tests.support.cluster.kraft_broker import KAFKA_4
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka]
 

@@ -11,9 +11,9 @@ import pytest
 from minikafka.aio import Admin
 from minikafka.core.client.admin.transactions import TransactionDescription
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, java_command
+from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.clients.places import Cluster
 from tests.support.cluster.kafka_tools import CLASSES, LIMIT_S, QUIET, TOOL_JVM
-from tests.support.cluster.kraft_broker import KAFKA_4
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka]
 

@@ -36,8 +36,8 @@ from minikafka.protocol.messages.offset_fetch import (
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka
+from scripts.lib.kraft_broker import RACK, kraft_broker
 from tests.support.cluster.group_conversation import GroupConversation, assert_same
-from tests.support.cluster.kraft_broker import RACK, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

@@ -49,7 +49,7 @@ from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka, class_path
-from tests.support.cluster.kraft_broker import KAFKA_4, kraft_broker
+from scripts.lib.kraft_broker import KAFKA_4, kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

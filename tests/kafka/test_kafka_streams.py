@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka, class_path, java_command
+from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.cluster.cluster_state import until
-from tests.support.cluster.kraft_broker import KAFKA_4
 from tests.support.cluster.real_cluster import run_verb
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]

@@ -68,7 +68,7 @@ from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NoApacheKafka
-from tests.support.cluster.kraft_broker import kraft_broker
+from scripts.lib.kraft_broker import kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Producer
 from minikafka.cli import main
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka
+from scripts.lib.kraft_broker import KAFKA_4, kraft_broker
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.kafka_tools import ToolOutput, normalised, with_places
-from tests.support.cluster.kraft_broker import KAFKA_4, kraft_broker
 from tests.support.cluster.tool_jvm import ToolJvm, tool_jvm
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka"), pytest.mark.mission("MIX-41")]

@@ -10,7 +10,11 @@ import pytest
 
 from minikafka.client import Admin
 from minikafka.core.client.admin.topics import NewTopic
-from minikafka.core.share.persister import InitialState, TopicIdPartition
+from minikafka.core.share.persister import (
+    UNINITIALIZED_START_OFFSET,
+    InitialState,
+    TopicIdPartition,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel, ChannelConfig
@@ -32,6 +36,7 @@ from minikafka.protocol.messages.share_fetch import (
     ShareFetchRequest,
 )
 from minikafka.protocol.records.builder import build_batch
+from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator import faults
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 
@@ -46,8 +51,9 @@ E = ErrorCode
 class Member:
     """A member's share session at the leader of the partition."""
 
-    def __init__(self, stage: Stage, name: str, channel: Channel) -> None:
+    def __init__(self, stage: Stage, name: str, channel: Channel, group: str) -> None:
         self._stage = stage
+        self._group = group
         self._name = name
         self.channel = channel
         self._epoch = 0
@@ -56,7 +62,7 @@ class Member:
         """Return what a ShareFetch has of the partition."""
         rows = [FetchPartition(0)] if self._epoch == 0 else []
         request = ShareFetchRequest(
-            GROUP,
+            self._group,
             self._name,
             self._epoch,
             max_wait_ms=wait_ms,
@@ -80,7 +86,7 @@ class Member:
     async def acknowledge(self, first: int, last: int, kind: int = ACCEPT) -> ErrorCode:
         batches = [AcknowledgementBatch(first, last, [kind])]
         topics = [AcknowledgeTopic(self._stage.topic_id, [AcknowledgePartition(0, batches)])]
-        request = ShareAcknowledgeRequest(GROUP, self._name, self._epoch, topics=topics)
+        request = ShareAcknowledgeRequest(self._group, self._name, self._epoch, topics=topics)
         self._epoch += 1
         response: Any = await self.channel.request(request, 2, 60_000)
         assert not response.error_code, ErrorCode(response.error_code)
@@ -103,10 +109,13 @@ class Stage:
         parts = cluster.nodes()[1]._parts
         await cluster.until("known", lambda: parts.cache.contains_topic(WATCHED.topic))
         self.topic_id = parts.cache.image.topic_ids[WATCHED.topic]
+        await self.initialize(GROUP, 0)
+
+    async def initialize(self, group: str, start_offset: int) -> None:
         where = TopicIdPartition(self.topic_id, 0)
-        state = {where: InitialState(0, 0)}
-        persister = parts.share_states.persister
-        assert await persister.initialize_state(GROUP, state) == {where: E.NONE}
+        persister = self.cluster.nodes()[1]._parts.share_states.persister
+        state = {where: InitialState(0, start_offset)}
+        assert await persister.initialize_state(group, state) == {where: E.NONE}
 
     async def channel(self) -> Channel:
         world, leader = self.cluster.client_host.world, self.cluster.leader(WATCHED)
@@ -114,8 +123,8 @@ class Stage:
             world.network, world.clock, host_name(leader), PORT, "tool", ChannelConfig()
         )
 
-    async def member(self, name: str) -> Member:
-        return Member(self, name, await self.channel())
+    async def member(self, name: str, group: str = GROUP) -> Member:
+        return Member(self, name, await self.channel(), group)
 
     async def produce(self, count: int) -> None:
         """Append records, each in a batch of its own."""
@@ -137,6 +146,22 @@ def play(scene: Callable[[Stage], Awaitable[None]], seed: int = 5) -> None:
         await scene(stage)
 
     SimCluster(seed).run(on)
+
+
+@pytest.mark.mission("SHR-8")
+def test_a_group_begins_by_settings_that_were_just_written() -> None:
+    """Its leader has not been notified of them yet: here, nobody ever notifies it."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.produce(3)
+        store = stage.cluster.nodes()[1]._zk.store
+        early = {"share.auto.offset.reset": "earliest"}
+        await store.set_entity_config(paths.GROUP_CONFIGS, "new", early)
+        await stage.initialize("new", UNINITIALIZED_START_OFFSET)
+        member = await stage.member("a", "new")
+        assert await member.acquired(10_000) == [(0, 2, 1)]
+
+    play(scene)
 
 
 @pytest.mark.mission("SHR-13")
@@ -222,7 +247,7 @@ def test_a_broker_that_does_not_lead_names_the_leader() -> None:
         channel = await Channel.open(
             world.network, world.clock, host_name(other), PORT, "tool", ChannelConfig()
         )
-        found = await Member(stage, "a", channel).fetch()
+        found = await Member(stage, "a", channel, GROUP).fetch()
         assert found is not None
         assert found.error_code == E.NOT_LEADER_OR_FOLLOWER
         assert found.current_leader.leader_id == stage.cluster.leader(WATCHED)

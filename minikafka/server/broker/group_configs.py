@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Final
 
 from minikafka.core.group.settings import GroupSettings
@@ -10,6 +11,7 @@ from minikafka.core.security.client_quotas import desanitized, sanitized
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.group_limits import check_group, group_values
+from minikafka.kernel.ports import SessionExpired
 from minikafka.server.zookeeper import paths
 from minikafka.server.zookeeper.requests import MalformedZnode
 from minikafka.server.zookeeper.store import ZkStore
@@ -37,6 +39,13 @@ class GroupConfigs:
     def settings(self, group_id: str) -> GroupSettings | None:
         """Return the settings of a group; None if none is set."""
         return self._settings.get(group_id)
+
+    async def read(self, group_id: str) -> None:
+        """Read the settings of a group now: the notification of a change may be on its way. If the
+        ZooKeeper session ends they stay as they are, until those of all groups are read in the
+        next one."""
+        with suppress(SessionExpired):
+            await self.refresh([sanitized(group_id)])
 
     async def refresh_all(self) -> None:
         znodes = await self._store().configured_entities(_KIND)

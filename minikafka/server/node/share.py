@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from minikafka.core.group.settings import SettingsOf
 from minikafka.core.share.persister import SharePersister
 from minikafka.core.share.records import SharePartitionKey
 from minikafka.core.share.session import ShareSessions
@@ -19,6 +18,7 @@ from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.server.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.server.broker.coordinator_log import CoordinatorLog
+from minikafka.server.broker.group_configs import GroupConfigs
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import CoordinatorLookup
 from minikafka.server.broker.replication.replica_manager import ReplicaManager
@@ -133,14 +133,14 @@ def share_partitions(
     broker_id: int,
     replicas: ReplicaManager,
     persister: SharePersister,
-    own_settings: SettingsOf,
+    group_configs: GroupConfigs,
     metrics: Metrics,
 ) -> SharePartitions:
     """Create the share-partitions that a broker leads, and the share sessions of their members."""
     defaults = views.share_group_defaults(config)
 
     def settings(group_id: str) -> ShareGroupSettings:
-        own = own_settings(group_id)
+        own = group_configs.settings(group_id)
         if own is None:
             return defaults
         return replace(
@@ -161,6 +161,7 @@ def share_partitions(
         persister,
         replicas.purgatories.share_fetch,
         settings,
+        group_configs.read,
         sessions,
         event_log("share-partitions", broker=broker_id),
     )

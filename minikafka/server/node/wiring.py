@@ -318,7 +318,7 @@ class BrokerParts:
             self._broker_id,
             self.replicas,
             self.share_states.persister,
-            self.group_configs.settings,
+            self.group_configs,
             metrics,
         )
 

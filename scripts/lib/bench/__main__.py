@@ -24,6 +24,7 @@ from scripts.lib.bench import (
     processes,
     scale,
     security,
+    shares,
     spark,
     spark_cluster,
     spark_trigger,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "client": clients.run,
     "partitioners": partitioners.run,
     "security": security.run,
+    "shares": shares.run,
     "page": page.run,
     "tab": tab.run,
     "stalls": stalls.run,
@@ -63,7 +65,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
-    "catching-up", "scale", "spark-cluster", "interpreters", "flames", "soak", "kafka"
+    "catching-up", "scale", "shares", "spark-cluster", "interpreters", "flames", "soak", "kafka"
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": stalls.run,

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka import aio
 from minikafka.core.config_resources import ResourceType
 from scripts.lib.apache_kafka import NoApacheKafka, java_command
+from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.clients.confluent import value_of
 from tests.support.clients.places import Cluster
 from tests.support.cluster.kafka_tools import QUIET, TOOL_JVM
-from tests.support.cluster.kraft_broker import KAFKA_4
 from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.mission("SHR-12")]

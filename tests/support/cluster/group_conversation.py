@@ -31,7 +31,7 @@ from minikafka.protocol.messages.streams_group_log import StreamsGroupMetadataVa
 from minikafka.protocol.records.record import decode_records
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
-from tests.support.cluster.kraft_broker import RACK
+from scripts.lib.kraft_broker import RACK
 
 TIMEOUT_MS = 20_000
 BROKER = 1  # the id of the only broker

@@ -2,6 +2,6 @@
 (KIP-1071), whose coordinator computes the assignments.
 
 The state of such a group is the set of its records, and a decision is a list of changed records.
-``modern_groups`` carries decisions out; the rooms ``consumer``, ``share`` and ``streams`` make them.
-Start with ``group``, then ``changes`` and ``admission``.
+``modern_groups`` carries decisions out; the rooms ``consumer``, ``share`` and ``streams`` make
+them. Start with ``group``, then ``changes`` and ``admission``.
 """

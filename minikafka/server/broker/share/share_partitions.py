@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 from minikafka.core.share.persister import (
@@ -94,7 +94,8 @@ class SharePartitions:
     """The share-partitions that this broker leads, and the share sessions of their members.
 
     ``parked`` is the purgatory of ShareFetch: its operations watch share-partitions by their keys.
-    ``settings`` returns those of a group. Kafka: ``SharePartitionManager``."""
+    ``settings`` returns those of a group, and ``read_settings`` reads a change that was made just
+    now. Kafka: ``SharePartitionManager``."""
 
     def __init__(
         self,
@@ -104,11 +105,13 @@ class SharePartitions:
         persister: SharePersister,
         parked: Reaper[Any],
         settings: Callable[[str], ShareGroupSettings],
+        read_settings: Callable[[str], Awaitable[None]],
         sessions: ShareSessions,
         events: EventLog,
     ) -> None:
         self.sessions = sessions
         self.settings = settings
+        self._read_settings = read_settings
         self.parked = parked
         self.hosted = hosted
         self._clock = clock
@@ -192,7 +195,11 @@ class SharePartitions:
         self.wake([led.key])
 
     async def _first_offset(self, led: LedSharePartition) -> int:
-        """Return the start offset of a group without a stored one. Raises KafkaError, OSError."""
+        """Return the start offset of a group without a stored one. Raises KafkaError, OSError.
+
+        Read the group's settings again first: ``share.auto.offset.reset`` applies only once, and a
+        client that has just set it relies on it."""
+        await self._read_settings(led.key.group_id)
         settings = self.settings(led.key.group_id)
         timestamp = reset_timestamp(settings.auto_offset_reset, self._clock.wall_ms())
         partition = self.hosted.require(led.topic_partition)

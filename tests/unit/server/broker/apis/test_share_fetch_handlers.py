@@ -87,6 +87,7 @@ class Broker:
             cast(Any, None),
             cast(Any, None),
             lambda group_id: ShareGroupSettings(),
+            cast(Any, None),
             ShareSessions(1),
             RecordingLog(),
         )

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.lib.apache_kafka import java_command, start_broker, write_properties
+from scripts.lib.bench.harness import wait_until
 from scripts.lib.cluster import free_ports
-from tests.support.cluster.cluster_state import until
 
 KAFKA_4 = "4.2.0"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -52,7 +52,7 @@ def kraft_broker(
     log = directory / "log"
     process = start_broker(KAFKA_4, properties, log, classes=classes)
     try:
-        until(lambda: "Kafka Server started" in log.read_text(), "Kafka 4 runs", LIMIT_S)
+        wait_until(lambda: "Kafka Server started" in log.read_text(), "Kafka 4 runs", LIMIT_S)
         yield f"127.0.0.1:{client}"
     finally:
         process.terminate()
