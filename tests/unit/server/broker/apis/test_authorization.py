@@ -81,6 +81,8 @@ def test_every_api_has_a_guard_or_is_named_as_open() -> None:
     }
     assert unguarded[BY_HANDLER] == {
         ApiKey.FETCH,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
         ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
