@@ -9,28 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.network.channel import Channel
-from minikafka.protocol.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-)
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest
-from minikafka.protocol.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-)
 from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
-from minikafka.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-)
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
 from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterableConfig,
@@ -57,6 +43,16 @@ from minikafka.protocol.messages.offset_fetch import (
 )
 from minikafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from minikafka.protocol.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from minikafka.protocol.messages.sync_group import SyncGroupRequest
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka

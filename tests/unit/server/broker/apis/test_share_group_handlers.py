@@ -15,23 +15,19 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.features import SHARE_VERSION
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
-from minikafka.protocol.messages.alter_share_group_offsets import (
+from minikafka.protocol.messages.consumer_group_heartbeat import JOINS
+from minikafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from minikafka.protocol.messages.share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
-)
-from minikafka.protocol.messages.consumer_group_heartbeat import JOINS
-from minikafka.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
-)
-from minikafka.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
-from minikafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from minikafka.server.broker.apis.authorization import Authorization
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.apis.table import ApiTable
