@@ -279,12 +279,12 @@ def test_undecodable_records_are_reported(decode) -> None:  # type: ignore[no-un
 
 
 def test_unknown_kinds() -> None:
-    key = b"\x00\x0b\x00\x01g"  # of the share groups of KIP-932
+    key = b"\x00\x18\x00\x01g"  # the first one after those of streams groups
     assert decode_offsets_record(record(key, b"x")) == (
-        "Unknown record type 11 at offset 12, skipping.",
+        "Unknown record type 24 at offset 12, skipping.",
         None,
     )
-    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=11", None)
+    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=24", None)
 
 
 @given(key=st.none() | st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
