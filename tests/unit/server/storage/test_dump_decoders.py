@@ -2,12 +2,20 @@
 
 import json
 import struct
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.cli.cluster.dump_log import add_arguments, options_of
+from minikafka.core.share.persister import StateBatch, TopicIdPartition
+from minikafka.core.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    encode_record,
+)
 from minikafka.protocol.messages.consumer_group_log import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -40,6 +48,7 @@ from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, encode_versioned
 from minikafka.server.storage.dump import (
     decode_offsets_record,
+    decode_share_state_record,
     decode_text,
     decode_transaction_record,
 )
@@ -265,6 +274,22 @@ def test_transactions() -> None:
     empty = encode_versioned(TransactionLogValue(5, 1, 60000, 0, None, 11, -1), 1)
     shown = decode_transaction_record(record(key, empty))[1] or ""
     assert "state=Empty,partitions=[]," in shown
+
+
+def test_share_state_record() -> None:
+    name = SharePartitionKey("g", TopicIdPartition(UUID(int=1), 2))
+    state = ShareState(3, 4, 0, 5, 2, (StateBatch(5, 6, 2, 1),))
+    key, value = encode_record(ShareSnapshot(name, state))
+    assert value is not None
+    shown_key, shown = decode_share_state_record(record(key, value))
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert json.loads(shown_key or "") == {
+        "type": "0",
+        "data": {"groupId": "g", "topicId": topic_id, "partition": 2},
+    }
+    assert json.loads(shown or "")["data"]["stateBatches"] == [
+        {"firstOffset": 5, "lastOffset": 6, "deliveryState": 2, "deliveryCount": 1}
+    ]
 
 
 @pytest.mark.parametrize("decode", [decode_offsets_record, decode_transaction_record])
