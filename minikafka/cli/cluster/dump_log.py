@@ -12,6 +12,7 @@ from minikafka.server.storage.dump import (
     LogDump,
     UnknownFile,
     decode_offsets_record,
+    decode_share_state_record,
     decode_text,
     decode_transaction_record,
 )
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="decode records of __transaction_state",
     )
+    decoders.add_argument(
+        "--share-group-state-decoder",
+        action="store_true",
+        help="decode records of __share_group_state",
+    )
     checks = parser.add_mutually_exclusive_group()
     checks.add_argument(
         "--verify-index-only",
@@ -73,6 +79,8 @@ def options_of(args: argparse.Namespace) -> DumpOptions:
         decode = decode_offsets_record
     elif args.transaction_log_decoder:
         decode = decode_transaction_record
+    elif args.share_group_state_decoder:
+        decode = decode_share_state_record
     contents = args.print_data_log or decode is not decode_text
     return DumpOptions(
         deep=args.deep_iteration or contents,

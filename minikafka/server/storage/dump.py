@@ -43,7 +43,14 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.messages.share_group_log import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from minikafka.protocol.messages.share_group_membership_log import SHARE_GROUP_RECORDS
+from minikafka.protocol.messages.streams_group_log import STREAMS_GROUP_RECORDS
 from minikafka.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
@@ -63,12 +70,18 @@ Shown: TypeAlias = tuple[str | None, str | None]  # key and payload as text; Non
 RecordDecoder: TypeAlias = Callable[[Record], Shown]
 
 _DELETED: Final = "<DELETE>"
-# The keys and values of ``__consumer_offsets``. The versions of a key are its record types.
-_OFFSETS_RECORDS: Final[Sequence[tuple[type[Message], type[Message]]]] = (
+_Records: TypeAlias = Sequence[tuple[type[Message], type[Message]]]
+# The keys and values of coordinators' topics. The versions of a key are its record types.
+_OFFSETS_RECORDS: Final[_Records] = (
     (OffsetCommitKey, OffsetCommitValue),
     (GroupMetadataKey, GroupMetadataValue),
     *CONSUMER_GROUP_RECORDS,
     *SHARE_GROUP_RECORDS,
+    *STREAMS_GROUP_RECORDS,
+)
+_SHARE_STATE_RECORDS: Final[_Records] = (
+    (ShareSnapshotKey, ShareSnapshotValue),
+    (ShareUpdateKey, ShareUpdateValue),
 )
 _TRANSACTION_STATES: Final = (
     "Empty",
@@ -92,12 +105,21 @@ def _text(content: bytes | None) -> str | None:
 
 def decode_offsets_record(record: Record) -> Shown:
     """Decode a record of ``__consumer_offsets``. Kafka: ``OffsetsMessageParser``."""
+    return _decode_coordinator_record(record, _OFFSETS_RECORDS)
+
+
+def decode_share_state_record(record: Record) -> Shown:
+    """Decode a record of ``__share_group_state``. Kafka: ``ShareGroupStateMessageParser``."""
+    return _decode_coordinator_record(record, _SHARE_STATE_RECORDS)
+
+
+def _decode_coordinator_record(record: Record, kinds: _Records) -> Shown:
     at = f"at offset {record.offset}, skipping."
     if record.key is None:
         return f"Error {at} The message has no key.", None
     try:
         kind = version_of(record.key)
-        found = (row for row in _OFFSETS_RECORDS if row[0].SPEC.versions.has(kind))
+        found = (row for row in kinds if row[0].SPEC.versions.has(kind))
         key, value = next(found, (None, None))
         if key is None or value is None:
             return f"Unknown record type {kind} {at}", None

@@ -2,12 +2,20 @@
 
 import json
 import struct
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.cli.cluster.dump_log import add_arguments, options_of
+from minikafka.core.share.persister import StateBatch, TopicIdPartition
+from minikafka.core.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    encode_record,
+)
 from minikafka.protocol.messages.consumer_group_log import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -40,6 +48,7 @@ from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, encode_versioned
 from minikafka.server.storage.dump import (
     decode_offsets_record,
+    decode_share_state_record,
     decode_text,
     decode_transaction_record,
 )
@@ -267,6 +276,22 @@ def test_transactions() -> None:
     assert "state=Empty,partitions=[]," in shown
 
 
+def test_share_state_record() -> None:
+    name = SharePartitionKey("g", TopicIdPartition(UUID(int=1), 2))
+    state = ShareState(3, 4, 0, 5, 2, (StateBatch(5, 6, 2, 1),))
+    key, value = encode_record(ShareSnapshot(name, state))
+    assert value is not None
+    shown_key, shown = decode_share_state_record(record(key, value))
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert json.loads(shown_key or "") == {
+        "type": "0",
+        "data": {"groupId": "g", "topicId": topic_id, "partition": 2},
+    }
+    assert json.loads(shown or "")["data"]["stateBatches"] == [
+        {"firstOffset": 5, "lastOffset": 6, "deliveryState": 2, "deliveryCount": 1}
+    ]
+
+
 @pytest.mark.parametrize("decode", [decode_offsets_record, decode_transaction_record])
 def test_undecodable_records_are_reported(decode) -> None:  # type: ignore[no-untyped-def]
     assert decode(record(None, b"x"))[0].startswith("Error at offset 12, skipping. ")
@@ -279,12 +304,12 @@ def test_undecodable_records_are_reported(decode) -> None:  # type: ignore[no-un
 
 
 def test_unknown_kinds() -> None:
-    key = b"\x00\x0b\x00\x01g"  # of the share groups of KIP-932
+    key = b"\x00\x18\x00\x01g"  # the first one after those of streams groups
     assert decode_offsets_record(record(key, b"x")) == (
-        "Unknown record type 11 at offset 12, skipping.",
+        "Unknown record type 24 at offset 12, skipping.",
         None,
     )
-    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=11", None)
+    assert decode_transaction_record(record(key, b"x")) == ("unknown::version=24", None)
 
 
 @given(key=st.none() | st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
