@@ -60,7 +60,10 @@ OF_KAFKA_4 = {
     "share.fetch.purgatory.purge.interval.requests",
 }
 # Type and default of the keys that Kafka 4.2 defines otherwise, and those whose limits differ.
-CHANGED_IN_KAFKA_4 = (("group.share.max.size", "int", "200"),)
+CHANGED_IN_KAFKA_4 = (
+    ("group.share.max.size", "int", "200"),
+    ("group.share.partition.max.record.locks", "int", "2000"),
+)
 OTHER_LIMITS = {"group.share.max.size", "group.share.record.lock.duration.ms"}
 # As Kafka says, these change while it runs, yet they count for new listeners only. Here only a
 # restart changes them.
