@@ -112,18 +112,22 @@ def update_steps(
     the image. A topic is removed with its last partition.
     """
     touched, deleted = yield from _touched_topics(image, request)
-    topics = dict(image.topics)
+    topics, topic_hashes = dict(image.topics), dict(image.topic_hashes)
     for topic, partitions in touched.items():
         if partitions:
             topics[topic] = partitions
         else:
             topics.pop(topic, None)
+        topic_hashes.pop(topic, None)
         yield
     topic_ids = yield from _topic_ids(image, request, topics)
     topic_names = yield from _topic_names(image, request, topic_ids)
     brokers = {}
     for broker in request.live_brokers:
         brokers[broker.id] = _broker(broker)
+        yield
+    for state in request.topic_states:  # one without partitions may have another id
+        topic_hashes.pop(state.topic_name, None)
         yield
     racks = {**image.racks, **{b.id: b.rack for b in brokers.values() if b.rack is not None}}
     after = MetadataImage(
@@ -133,11 +137,8 @@ def update_steps(
         topic_names=topic_names,
         controller_id=request.controller_id if request.controller_id >= 0 else None,
         racks=racks,
+        topic_hashes=topic_hashes if racks == image.racks else {},
     )
-    if racks == image.racks:
-        named = {*touched, *(topic.topic_name for topic in request.topic_states)}
-        hashes = image.topic_hashes.items()
-        after.topic_hashes.update((topic, known) for topic, known in hashes if topic not in named)
     decreased = yield from _decreased(image, after, request)
     return MetadataUpdate(image, after, list(deleted), decreased)
 

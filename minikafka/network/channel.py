@@ -204,11 +204,13 @@ class Channel(asyncio.BufferedProtocol):
             transport = self._open_transport()
             header = self._next_header(message, version)
             self._write(transport, encode_request(header, message))
-        except BaseException:
+            now_ms = self._clock.monotonic_ms()
+            expires_ms = now_ms + timeout_ms
+            if self._expiry is None or expires_ms < self._expiry_ms:
+                self._expire_at(expires_ms, now_ms)
+        except BaseException:  # also of the timer, in a simulated process that was killed
             self._give_turn()
             raise
-        now_ms = self._clock.monotonic_ms()
-        expires_ms = now_ms + timeout_ms
         self._in_flight.append(
             _InFlight(
                 header.correlation_id,
@@ -219,8 +221,6 @@ class Channel(asyncio.BufferedProtocol):
                 expires_ms,
             )
         )
-        if self._expiry is None or expires_ms < self._expiry_ms:
-            self._expire_at(expires_ms, now_ms)
 
     async def send(self, message: Message, version: int, timeout_ms: int) -> None:
         """Send a request that has no response (Produce with acks=0). Returns when the system has

@@ -82,7 +82,7 @@ def test_seven_partitions_are_shared_by_three(exercise: Playback) -> None:
 def test_aborted_records_and_markers_have_offsets(exercise: Playback) -> None:
     assert read_values(exercise) == []
     exercise.advance_to(13 * S)
-    assert read_values(exercise) == ["b0", "a0 a1 b0"]
+    assert sorted(read_values(exercise)) == ["a0 a1 b0", "b0"]  # of two clients at once
     assert set(looks.log_ends(exercise.cluster, FIRST).values()) == {5}
 
 

@@ -445,6 +445,13 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         transaction = self.transactions.get(markers.transactional_id)
         return transaction is not None and transaction.markers is markers
 
+    def marker_version(self, markers: Markers) -> int:
+        """Return the version of transactions to send with these markers.
+
+        It is not above that of the cluster now: after a downgrade, while the markers are retried, a
+        leader may be replaced by a release that knows no later version."""
+        return min(markers.client_version, self._transaction_version())
+
     def markers_written(
         self, markers: Markers, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionResult[None]:
@@ -476,7 +483,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             facts.producer_epoch,
             facts.state is TransactionState.PREPARE_COMMIT,
             tuple(sorted(transaction.unmarked)),
-            min(facts.client_version, self._transaction_version()),
+            facts.client_version,
         )
         result.effects.append(transaction.markers)
 

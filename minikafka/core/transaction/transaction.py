@@ -254,9 +254,8 @@ def prepared(committed: bool) -> TransactionState:
 class Markers:
     """The commit or abort markers of one transaction, to be written to ``partitions``.
 
-    ``version`` is the version of transactions by which a leader checks the epoch; not above that
-    of the cluster, which may have leaders that know no later one. Compared by identity: only
-    results for the current ``Markers`` of a transactional id count.
+    ``client_version`` is that of the facts. Compared by identity: only results for the current
+    ``Markers`` of a transactional id count.
     """
 
     transactional_id: str
@@ -264,7 +263,7 @@ class Markers:
     producer_epoch: int
     committed: bool
     partitions: tuple[TopicPartition, ...]
-    version: int = 0
+    client_version: int = 0
 
 
 class Transaction:

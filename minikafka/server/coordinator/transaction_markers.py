@@ -163,7 +163,7 @@ def markers_request(
     """Return the WriteTxnMarkers request for these items, and its version."""
     request = WriteTxnMarkersRequest([_marker(item) for item in items])
     version = protocol.write_txn_markers_version
-    if any(item.markers.version >= EPOCH_OF_EACH_TRANSACTION for item in items):
+    if any(marker.transaction_version >= EPOCH_OF_EACH_TRANSACTION for marker in request.markers):
         version = WITH_TRANSACTION_VERSION
     return request, version
 
@@ -176,7 +176,7 @@ def _marker(item: MarkerItem) -> WritableTxnMarker:
         markers.committed,
         [WritableTxnMarkerTopic(*of_topic) for of_topic in grouped(item.partitions).items()],
         item.context.epoch,
-        markers.version,
+        item.context.shard.marker_version(markers),
     )
 
 

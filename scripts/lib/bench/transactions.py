@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from itertools import product
 
-from minikafka.client import ClientConfig, Producer, ProducerConfig
+from minikafka.client import Admin, ClientConfig, Producer, ProducerConfig
+from minikafka.kernel.features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
 from minikafka.world.real.loop import run
 from minikafka.world.real.world import real_world
 from scripts.lib.bench.brokers import Brokers, spread
-from scripts.lib.bench.harness import cpu_seconds, percentile
+from scripts.lib.bench.harness import cpu_seconds, percentile, wait_until
 from scripts.lib.bench.load import IN_FLIGHT, Client
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import fetch_frame, fetched_bytes
@@ -43,19 +45,32 @@ def commits(report: Report) -> None:
         report.section(f"transactions of one 1 KB record, RF {replicas}", probe="to reach")
         factors = {"transaction.state.log.replication.factor": replicas}
         with Brokers(replicas, factors) as cluster:
-            for count in (1, 10):
-                topics = [f"tx-{count}-{number}" for number in range(count)]
+            for version, count in product((1, 2), (1, 10)):
+                finalize(cluster, version)
+                topics = [f"tx-{version}-{count}-{number}" for number in range(count)]
                 cluster.create({topic: spread(1, replicas, replicas) for topic in topics})
+                who = f"{count} producers, version {version}"
                 latencies, spent = run(measured(cluster, topics))
                 least = LEAST_COMMITS if replicas == 1 else None
                 aim = 1.0 if least else None
                 done = len(latencies)
-                report.row(f"{count} producers, commits", "1/s", done / SECONDS, least, aim)
-                name = f"{count} producers, commits for a second of"
-                report.row(name, "brokers' CPU", done / spent, least, aim)
+                report.row(f"{who}, commits", "1/s", done / SECONDS, least, aim)
+                report.row(f"{who}, for a second of", "brokers' CPU", done / spent, least, aim)
                 for share in (0.5, 0.99):
-                    name = f"{count} producers, commit p{share * 100:.0f}"
+                    name = f"{who}, commit p{share * 100:.0f}"
                     report.row(name, "ms", percentile(latencies, share))
+
+
+def finalize(cluster: Brokers, version: int) -> None:
+    wait_until(lambda: run(is_in_force(cluster, version)), f"version {version} of transactions")
+
+
+async def is_in_force(cluster: Brokers, version: int) -> bool:
+    """Finalize this version of transactions (KIP-890), and return whether the brokers know it."""
+    async with Admin(real_world(), ClientConfig(cluster.bootstrap)) as admin:
+        for kind in (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE):
+            await admin.update_features([FeatureUpdate(TRANSACTION_VERSION, version, kind)])
+        return (await admin.describe_features()).finalized.get(TRANSACTION_VERSION) == version
 
 
 async def measured(cluster: Brokers, topics: list[str]) -> tuple[list[float], float]:

@@ -64,8 +64,13 @@ def test_requests_between_others_with_a_response_lose_none(seed: int) -> None:
     """One connection carries both, the last one has no response, and responses to earlier ones are
     on their way when it is closed."""
 
+    acknowledged, unacknowledged = call(1), call(0)
+    version = acknowledged.highest_version
+    assert version == unacknowledged.highest_version
+
     def request(connections: Connections) -> asyncio.Task[Any]:
-        return asyncio.create_task(connections.request(LEADER, call(1).request))
+        sending = connections.request(LEADER, acknowledged.request, highest_version=version)
+        return asyncio.create_task(sending)
 
     async def play(cluster: SimCluster) -> None:
         await up(cluster, 1)
@@ -73,13 +78,13 @@ def test_requests_between_others_with_a_response_lose_none(seed: int) -> None:
         leader = f"{host_name(cluster.leader(PARTITION))}:{PORT}"
         connections = Connections(world, replace(cluster.client_config, bootstrap_servers=leader))
         await connections.connect(LEADER)
-        acknowledged = [request(connections) for _ in range(2)]
+        first = [request(connections) for _ in range(2)]
         for _ in range(5):
-            await connections.send(LEADER, call(0).request)
-        await asyncio.gather(*acknowledged)
+            await connections.send(LEADER, unacknowledged.request, version)
+        await asyncio.gather(*first)
         unread = request(connections)
         await asyncio.sleep(0)
-        await connections.send(LEADER, call(0).request)
+        await connections.send(LEADER, unacknowledged.request, version)
         connections.close()
         await connections.wait_closed()
         with pytest.raises(KafkaError):

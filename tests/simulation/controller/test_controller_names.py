@@ -22,6 +22,7 @@ PURGATORIES = (
     "topic",
     "Heartbeat",
     "Rebalance",
+    "ShareFetch",
     "Events",
 )
 REBALANCE = "auto-leader-rebalance-task"

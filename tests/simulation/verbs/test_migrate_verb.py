@@ -16,6 +16,7 @@ from minikafka.cli.cluster import migrate, migration_facts
 from minikafka.cli.cluster.migration_facts import gather, read_zookeeper
 from minikafka.cli.cluster.reassign import parse_reassignment
 from minikafka.client import Admin
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.migration.facts import ClusterFacts, Goal, Kind, Way
 from minikafka.core.migration.steps import Action, Step, next_step
 from minikafka.kernel.cluster import TopicPartition
@@ -115,10 +116,10 @@ def test_a_reassignment_that_ends_between_two_reads(monkeypatch: pytest.MonkeyPa
     read_partitions = migration_facts._partitions
 
     async def scene(cluster: SimCluster, admin: Admin) -> None:
-        await admin.create_topic("moved", 1, 1)
+        # The controller still reaches the target when the leader does not.
+        leader, target = set(cluster.broker_ids) - {cluster.controller_id()}
+        await admin.create_topics([NewTopic("moved", assignments={0: [leader]})])
         await admin.wait_for_topic("moved", 1)
-        leader = cluster.leader(moved)
-        target = next(b for b in cluster.broker_ids if b != leader)
         cluster.simulation.partition(host_name(leader), host_name(target))
 
         async def read_slowly(*args: Any) -> Any:

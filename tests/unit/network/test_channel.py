@@ -401,3 +401,20 @@ async def test_a_cancelled_request_frees_its_turn_for_the_next(lab: Lab) -> None
     assert (await third).node_id == 1
     assert second.cancelled()
     channel.close()
+
+
+async def test_a_request_whose_timer_is_refused_is_not_in_flight(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulated process that was killed has no timers any more. Nobody waits for the reply."""
+    channel = await open_channel(lab, await lab.serve(Broker(at_once=False)))
+
+    def refuse(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lab.clock, "call_later", refuse)
+        with pytest.raises(asyncio.CancelledError):
+            await channel.request(FindCoordinatorRequest(key="k"), 3, 1000)
+    assert channel.in_flight == 0
+    channel.close()

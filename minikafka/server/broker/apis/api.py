@@ -10,11 +10,12 @@ in ``protocol/messages``, since proxies and clients need them, too.
 
 These requests have a handler that changes state: Produce, Fetch, LeaderAndIsr, StopReplica,
 UpdateMetadata, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, DeleteRecords,
-ConsumerGroupHeartbeat, ShareGroupHeartbeat, AlterShareGroupOffsets, DeleteShareGroupOffsets,
-StreamsGroupHeartbeat, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,
-WriteTxnMarkers, TxnOffsetCommit, AlterReplicaLogDirs, DeleteGroups, OffsetDelete, and the five
-about states of share-partitions. A bug of theirs ends the node, since half a change may be left. A
-bug of any other handler closes one connection; in the simulator it fails the scenario all the same.
+ConsumerGroupHeartbeat, ShareGroupHeartbeat, ShareFetch, ShareAcknowledge, AlterShareGroupOffsets,
+DeleteShareGroupOffsets, InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState,
+DeleteShareGroupState, ReadShareGroupStateSummary, StreamsGroupHeartbeat, InitProducerId,
+AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, AlterReplicaLogDirs,
+DeleteGroups, OffsetDelete. A bug of theirs ends the node, since half a change may be left. A bug of
+any other handler closes one connection; in the simulator it fails the scenario all the same.
 """
 
 from __future__ import annotations

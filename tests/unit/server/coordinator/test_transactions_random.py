@@ -156,7 +156,7 @@ class Play:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if markers.producer_epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if markers.version == 2 and markers.producer_epoch == log.epoch and log.open_key:
+        if markers.client_version == 2 and markers.producer_epoch == log.epoch and log.open_key:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         log.epoch, log.coordinator_epoch = markers.producer_epoch, item.context.epoch
         if log.open_key is not None:

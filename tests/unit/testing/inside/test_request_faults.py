@@ -280,7 +280,8 @@ def test_a_throttled_client_knows_it(
     with faults.throttle(0.2, api="produce", topic=topic):
         assert delivered(client, topic, b"value", 0) is None
         client.poll(1)
-    assert [event.throttle_time for event in throttled] == [0.2]
+    # librdkafka also reports 0 when a later response, as that of telemetry, is not throttled.
+    assert [event.throttle_time for event in throttled if event.throttle_time] == [0.2]
 
 
 @pytest.mark.mission("IN-27")
