@@ -34,6 +34,8 @@ _DONE_THOUGH_LATE: Final = frozenset(
     }
 )
 _ERRORS: Final = ("error_code", "partition_error_code")
+# In a partition of ShareFetch: that its acknowledgements, which come with the request, have failed.
+_ACKNOWLEDGE_ERROR: Final = "acknowledge_error_code"
 NULL_NAME_SINCE: Final = 12  # of Metadata: the version in which a topic's name may be null
 # In a record batch: its size, its magic, its CRC, and the CRC of the formats before magic 2.
 _SIZE_AT, _MAGIC_AT, _CRC_AT, _OLD_CRC_AT = 8, 16, 17, 12
@@ -123,6 +125,8 @@ def _insert(
     for name, value in found.values.items():
         if name in present:
             setattr(node, name, value)
+    if _ACKNOWLEDGE_ERROR in present and leaf.path[-1].acknowledgement_batches:
+        setattr(node, _ACKNOWLEDGE_ERROR, error)
     for name in _ERRORS:
         if name in present:
             setattr(node, name, error)
