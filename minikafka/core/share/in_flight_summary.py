@@ -53,12 +53,11 @@ def in_flight_summary(
         if not delivery.state.is_terminal:
             attempts[delivery.count] += last - first + 1
         run = _run(first, last, delivery)
-        if current is not None and current._replace(first=first, last=last) == run:
-            if current.last + 1 == first:
-                current = current._replace(last=last)
-                if num_runs <= max_runs:
-                    runs[-1] = current
-                continue
+        if current is not None and run == current._replace(first=current.last + 1, last=last):
+            current = current._replace(last=last)
+            if num_runs <= max_runs:
+                runs[-1] = current
+            continue
         current = run
         num_runs += 1
         if num_runs <= max_runs:

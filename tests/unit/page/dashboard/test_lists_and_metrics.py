@@ -11,13 +11,12 @@ from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.dashboard.cluster_api import ListQuery, topic_list
 from minikafka.page.dashboard.cluster_facts import (
-    MAX_GROUP_OFFSETS,
     MAX_PARTITIONS,
     MAX_TOPICS,
     PartitionOffsets,
-    group_facts,
     shown_topics,
 )
+from minikafka.page.dashboard.group_facts import MAX_GROUP_OFFSETS, group_facts
 from minikafka.page.dashboard.lag_metrics import Lags, exposition
 
 NODE = Node(1, "host", 9092)

@@ -73,9 +73,7 @@ def nested(value: Any) -> Iterator[Any]:
 @pytest.mark.mission("IN-83")
 def test_responses_with_addresses_are_known() -> None:
     """A response class that has a broker's host and port is one of those that are rewritten."""
-    have = {
-        api_key for api_key in ApiKey for cls in structs(RESPONSES[api_key]) if is_address(cls)
-    }
+    have = {api_key for api_key in ApiKey for cls in structs(RESPONSES[api_key]) if is_address(cls)}
     assert have == {api_key for api_key, _ in VERSIONS}
 
 
