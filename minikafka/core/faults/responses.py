@@ -66,6 +66,18 @@ def refusal(
     return response if any(placed) else None
 
 
+def served_of_refused(api_key: ApiKey, request: Any, refused: Any) -> Any:
+    """Return what is served of a request all of whose rows are refused; None for nothing.
+
+    A client whose ShareAcknowledge has errors in rows alone raises the epoch of its share session.
+    So the broker is given the request without rows, and raises it, too."""
+    if api_key is not ApiKey.SHARE_ACKNOWLEDGE or refused is None or refused.error_code:
+        return None
+    rest = copy(request)
+    rest.topics = []
+    return rest
+
+
 def joined(api_key: ApiKey, version: int, response: Any, refused: Any) -> Any:
     """Put the rows of ``refused`` into the response to the rest of the request, in place of rows of
     the same names, and return it. A response that has no rows stays as it is. Neither response is
