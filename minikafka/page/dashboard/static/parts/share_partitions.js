@@ -50,7 +50,9 @@ export function sharePartitionsOf(group, facts, state) {
 export function SharePartitions({ group, facts, state }) {
   const rows = sharePartitionsOf(group, facts, state);
   const numbers = [
-    ...["start_offset", "end_offset", "lag"].map((key) => ({ key, title: key.replace("_offset", " offset") })),
+    { key: "start_offset", title: "start" },
+    { key: "end_offset", title: "end" },
+    { key: "lag", title: "lag" },
     ...Object.keys(STATES).map((name) => ({
       key: name, title: name, value: (/** @type {any} */ row) => row.records?.[name],
     })),
