@@ -11,9 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from minikafka.client import LATEST_TIMESTAMP, Admin, ConsumerConfig, ConsumerRecord, NewTopic
+from minikafka.core.client.admin.groups import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+)
+from minikafka.core.client.admin.share_groups import ShareGroupDescription, SharePartitionStart
+from minikafka.core.client.admin.streams_groups import StreamsGroupDescription
 from minikafka.core.client.cluster_view import PartitionView
 from minikafka.core.coordinator_shard import partition_for
 from minikafka.kernel.cluster import ElectionType, TopicPartition
@@ -21,22 +30,29 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.testing.clients import ClusterClients, attempts
 
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
+T = TypeVar("T")
 Predicate: TypeAlias = Callable[[ConsumerRecord], object]
 
 POLL_MS = 10
 MAX_POLL_MS = 50  # where the first attempts follow each other more quickly
 FIRST_ATTEMPT_S = 10  # a short time-out still lets the first attempt end
+DEAD = "Dead"
 INTERNAL = "__"  # begins the names of topics that tests leave alone
 
 
 class GroupView(NamedTuple):
     """A group at one moment. ``lag`` is the number of records before the end of the partitions
-    that it has committed offsets of."""
+    that it has committed offsets of.
+
+    ``type`` is "classic", "consumer", "share" or "streams"; "" for a group that does not exist. Of
+    a share group ``committed`` are the start offsets of its share-partitions, and the lag is
+    without records behind them that need no delivery any more."""
 
     state: str
     members: int
     committed: Mapping[TopicPartition, int]
     lag: int
+    type: str
 
 
 # ------------------------------------------------------------------------------------------ records
@@ -138,11 +154,53 @@ async def group_now(clients: ClusterClients, group_id: str) -> GroupView:
         described = (await admin.describe_groups([group_id]))[group_id]
         if isinstance(described, KafkaError):
             raise described
-        offsets = await admin.group_offsets(group_id)
-        committed = {tp: each.offset for tp, each in offsets.items() if each.offset >= 0}
-        ends = await admin.list_offsets(dict.fromkeys(committed, LATEST_TIMESTAMP))
+        if described.state != DEAD:
+            group_type = CLASSIC if described.epochs is None else CONSUMER
+            return await _committing(admin, described, group_type)
+        share = _unless_missing((await admin.describe_share_groups([group_id]))[group_id])
+        if share is not None:
+            return await _sharing(admin, share)
+        streams = _unless_missing((await admin.describe_streams_groups([group_id]))[group_id])
+        if streams is not None:
+            return await _committing(admin, streams, STREAMS)
+    return GroupView(DEAD, 0, {}, 0, "")
+
+
+def _unless_missing(outcome: T | KafkaError) -> T | None:
+    """Return a description, or None if the group has another type."""
+    if not isinstance(outcome, KafkaError):
+        return outcome
+    if outcome.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    raise outcome
+
+
+async def _committing(
+    admin: Admin, group: GroupDescription | StreamsGroupDescription, group_type: str
+) -> GroupView:
+    offsets = await admin.group_offsets(group.group_id)
+    committed = {tp: each.offset for tp, each in offsets.items() if each.offset >= 0}
+    ends = await admin.list_offsets(dict.fromkeys(committed, LATEST_TIMESTAMP))
     lag = sum(max(0, ends[tp].offset - offset) for tp, offset in committed.items())
-    return GroupView(described.state, len(described.members), committed, lag)
+    return GroupView(group.state, len(group.members), committed, lag, group_type)
+
+
+async def _sharing(admin: Admin, group: ShareGroupDescription) -> GroupView:
+    """Raises KafkaError if one of the group's share-partitions cannot be described."""
+    starts: dict[TopicPartition, SharePartitionStart] = {}
+    for tp, start in (await admin.share_group_offsets(group.group_id)).items():
+        if isinstance(start, KafkaError):
+            raise start
+        if start is not None:
+            starts[tp] = start
+    unknown = [tp for tp, start in starts.items() if start.lag is None]
+    ends = await admin.list_offsets(dict.fromkeys(unknown, LATEST_TIMESTAMP))
+    lag = sum(
+        ends[tp].offset - start.start_offset if start.lag is None else start.lag
+        for tp, start in starts.items()
+    )
+    committed = {tp: start.start_offset for tp, start in starts.items()}
+    return GroupView(group.state, len(group.members), committed, lag, SHARE)
 
 
 async def wait_for_group(

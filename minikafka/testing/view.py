@@ -192,8 +192,13 @@ class GroupHandle(BlockingView[AsyncGroup]):
     @property
     def lag(self) -> int:
         """The number of records that the group has not consumed, in the partitions in which it has
-        committed offsets."""
+        committed offsets. Of a share group: that still need delivery."""
         return self.now().lag
+
+    @property
+    def type(self) -> str:
+        """The type: "classic", "consumer", "share" or "streams"; "" if there is no such group."""
+        return self.now().type
 
     @property
     def committed(self) -> dict[TopicPartition, int]:

@@ -154,6 +154,123 @@ def group_facts(phase: str = "Stable", lead: int = 0) -> dict[str, Any]:
     }
 
 
+def share_group() -> dict[str, Any]:
+    """The group `returns` as the protocol describes it."""
+    members = [
+        {
+            "member_id": f"share-{name}",
+            "client_id": f"clerk-{name}",
+            "host": "/127.0.0.1",
+            "instance_id": None,
+            "epoch": 4,
+            "assignment": {"orders": [0, 1]},
+        }
+        for name in "ab"
+    ]
+    starts = [
+        {
+            "topic": "orders",
+            "partition": partition,
+            "leader": partition + 1,
+            "leader_epoch": 4,
+            "start_offset": 100,
+            "lag": 60 - 20 * partition,
+        }
+        for partition in range(2)
+    ]
+    return {
+        "group": "returns",
+        "type": "share",
+        "state": "Stable",
+        "protocol_type": "share",
+        "protocol": "simple",
+        "coordinator": 2,
+        "epoch": 4,
+        "target_epoch": 4,
+        "members": members,
+        "share_partitions": starts,
+        "offsets": [],
+        "lag": 100,
+    }
+
+
+def share_partition() -> tuple[str, str, Any]:
+    """The share-partition `orders-0` of `returns` as its leader reports it."""
+    states = [
+        (100, 109, "acquired", "share-a", 1, True),
+        (110, 111, "archived", None, 5, True),
+        (112, 119, "acknowledged", None, 1, True),
+        (120, 123, "acknowledged", None, 1, False),
+        (124, 131, "available", None, 2, True),
+        (132, 139, "acquired", "share-b", 1, True),
+    ]
+    runs = [
+        {
+            "first": first,
+            "last": last,
+            "state": state,
+            "member": member,
+            "deliveries": deliveries,
+            "locked_until_ms": now() + 20_000 if member else None,
+            "written": written,
+        }
+        for first, last, state, member, deliveries, written in states
+    ]
+    facts = {
+        "group": "returns",
+        "topic": "orders",
+        "partition": 0,
+        "leader_epoch": 4,
+        "state_epoch": 3,
+        "error": None,
+        "is_read": False,
+        "start_offset": 100,
+        "end_offset": 139,
+        "in_flight": 40,
+        "lag": 46,
+        "records": {"available": 8, "acquired": 18, "acknowledged": 12, "archived": 2},
+        "attempts": {"1": 18, "2": 8},
+        "num_runs": len(runs),
+        "runs": runs,
+    }
+    return ("share_partition", "returns:orders-0", facts)
+
+
+def streams_group() -> dict[str, Any]:
+    """The group `counts` as the protocol describes it."""
+    tasks = [
+        ({"0": [0, 1], "1": [0]}, {"1": [1]}, "10.0.0.1:7070"),
+        ({"0": [2], "1": [1]}, {"1": [0]}, None),
+    ]
+    members = [
+        {
+            "member_id": f"thread-{number}",
+            "client_id": f"counter-{number}",
+            "host": "/127.0.0.1",
+            "instance_id": None,
+            "epoch": 7,
+            "topology_epoch": 2,
+            "process_id": f"process-{number}",
+            "endpoint": endpoint,
+            "tasks": {"active": active, "standby": standby, "warmup": {}},
+            "target_tasks": {"active": active, "standby": standby, "warmup": {}},
+        }
+        for number, (active, standby, endpoint) in enumerate(tasks)
+    ]
+    return {
+        **group_facts(),
+        "group": "counts",
+        "type": "streams",
+        "protocol_type": "streams",
+        "protocol": "",
+        "epoch": 7,
+        "target_epoch": 7,
+        "topology_epoch": 2,
+        "subtopologies": {"0": ["orders"], "1": ["counts-by-customer-repartition"]},
+        "members": members,
+    }
+
+
 def topic_facts(name: str) -> dict[str, Any]:
     config = [
         {
@@ -265,7 +382,17 @@ def listed_topics(query: Query, _: Any) -> dict[str, Any]:
 
 
 def listed_groups(query: Query, _: Any) -> dict[str, Any]:
-    rows = [{"group": "billing", "state": "Stable", "protocol_type": "consumer", "coordinator": 2}]
+    types = {"billing": "classic", "counts": "streams", "returns": "share"}
+    rows = [
+        {
+            "group": name,
+            "type": group_type,
+            "state": "Stable",
+            "protocol_type": "consumer" if group_type == "classic" else group_type,
+            "coordinator": 2,
+        }
+        for name, group_type in types.items()
+    ]
     found = [row for row in rows if query.get("search", "") in str(row["group"])]
     return {"groups": found, "matching": len(found), "total": len(rows), "more": False}
 
@@ -349,6 +476,8 @@ def cluster(**more: Any) -> FakePageProcess:
         "/api/topics/orders": lambda query, body: topic_facts("orders"),
         "/api/groups": listed_groups,
         "/api/groups/billing": lambda query, body: group_facts(lead=now() // 250 % 400),
+        "/api/groups/returns": lambda query, body: share_group(),
+        "/api/groups/counts": lambda query, body: streams_group(),
         "/api/records": records.read,
         "/api/produce": records.produce,
         **{f"/api/do/{name}": act(name) for name in ACTS},

@@ -10,11 +10,27 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.data_fixture import Records, cluster, group_inside, now, state, transaction
+from tests.browser.data_fixture import (
+    Records,
+    cluster,
+    group_inside,
+    now,
+    share_partition,
+    state,
+    transaction,
+)
 from tests.browser.fake_page_process import FakePageProcess
 from tests.support.browser import OpenPage
 
-VIEWS = ("groups", "groups/billing", "transactions", "topics", "topics/orders")
+VIEWS = (
+    "groups",
+    "groups/billing",
+    "groups/returns",
+    "groups/counts",
+    "transactions",
+    "topics",
+    "topics/orders",
+)
 RECORDS = "records?topic=orders"
 
 
@@ -200,6 +216,49 @@ def test_members_of_a_consumer_group_have_epochs_and_wait(module_page: Page) -> 
         ],
     )
     assert found == [["m1", 1, "t: 0", "to revoke"], ["m2", 2, "t: 1, 2", ""]]
+
+
+@pytest.mark.mission("SHR-21")
+def test_a_share_group_shows_the_states_of_records_in_flight(
+    tab: Page, process: FakePageProcess
+) -> None:
+    process.send(state(1, share_partition()))
+    opened(tab, process, "groups")
+    listed = tab.get_by_role("region", name="Table of groups")
+    expect(listed.locator("tbody tr").nth(2)).to_contain_text("share")
+    listed.get_by_role("link", name="returns").click()
+    rows = tab.get_by_role("region", name="Share-partitions of the group").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    cells = rows.first.locator("td").all_inner_texts()
+    assert cells[2:] == ["100", "139", "46", "8", "18", "12", "2", "3", "1: 18, 2: 8"]
+    assert rows.nth(1).locator("td").all_inner_texts()[2:6] == ["100", "–", "40", "–"]
+    figure = tab.get_by_role("figure", name="In flight of orders-0")
+    held = figure.get_by_role(
+        "img", name=re.compile("offsets 100 to 109: acquired by share-a, for")
+    )
+    expect(held).to_be_visible()
+    expect(figure.get_by_role("img", name=re.compile("120 to 123.*being written"))).to_be_visible()
+    figure.get_by_role("button", name="as table").click()
+    expect(figure.locator("tbody tr")).to_have_count(6)
+    expect(tab.get_by_role("region", name="Offsets")).to_have_count(0)
+    runs = share_partition()[2]["runs"][:1]
+    process.send(state(1, (*share_partition()[:2], {**share_partition()[2], "runs": runs})))
+    expect(figure.locator("tbody tr")).to_have_count(1)
+
+
+@pytest.mark.mission("STR-11")
+def test_a_streams_group_shows_the_tasks_of_its_members(
+    tab: Page, process: FakePageProcess
+) -> None:
+    opened(tab, process, "groups/counts")
+    members = tab.get_by_role("region", name="Members of the group").locator("tbody tr")
+    expect(members).to_have_count(2)
+    expect(members.first).to_contain_text("0: 0, 1; 1: 0")
+    expect(members.first).to_contain_text("10.0.0.1:7070")
+    expect(tab.locator("dl.facts")).to_contain_text("topology epoch")
+    sources = tab.get_by_role("region", name="Subtopologies of the group").locator("tbody tr")
+    expect(sources.nth(1)).to_contain_text("counts-by-customer-repartition")
+    expect(tab.get_by_label("New offset of orders:1")).to_have_count(0)  # no reset
 
 
 @pytest.mark.mission("GLASS-73")

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
+from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
+from minikafka.client.consumer.share_consumer import ShareConsumer, ShareConsumerConfig
+from minikafka.core.config_resources import ResourceType
 from minikafka.page.dashboard.follow import STOP_AFTER_MS
 from minikafka.page.dashboard.stage import Stage
 from minikafka.testing.simulator.cluster import SimCluster
@@ -223,6 +225,46 @@ def test_a_consumer_group_is_shown_with_its_epochs() -> None:
             (row,) = group["members"]
             assert row["epoch"] == 1
             assert row["assignment"] == row["target_assignment"] == {TOPIC: [0, 1]}
+
+    SimCluster(5, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("SHR-21")
+def test_a_share_group_is_shown_with_its_share_partitions() -> None:
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TOPIC, 1, 3)
+            await admin.wait_for_topic(TOPIC, 1)
+            earliest = {"share.auto.offset.reset": "earliest"}
+            await admin.alter_configs(ResourceType.GROUP, "s", earliest)
+        async with Producer(world, config, ProducerConfig()) as producer:
+            for _ in range(4):
+                await producer.send(TOPIC, b"x")
+        settings = ShareConsumerConfig(group_id="s", share_acknowledgement_mode="explicit")
+        shares = ShareConsumer(world, config, settings)
+        async with AsyncExitStack() as stack, shares:
+            broadcast = await followed(cluster, stack)
+            stack.enter_context(broadcast.reading())
+            shares.subscribe([TOPIC])
+            while not (records := await shares.poll(timeout_ms=1_000)):
+                pass
+            shares.acknowledge(records[0])
+            await shares.commit()
+            await world.clock.sleep(3_000)
+            group = broadcast.stage.entities(None)["consumer_group", "s"]
+            shown = (group["type"], group["state"], group["epoch"], group["lag"])
+            assert shown == ("share", "Stable", 2, 3)
+            (member,) = group["members"]
+            assert (member["epoch"], member["assignment"]) == (2, {TOPIC: [0]})
+            (row,) = group["share_partitions"]
+            assert (row["start_offset"], row["lag"]) == (0, 3)  # as it was written
+            inside = broadcast.stage.entities(row["leader"])["share_partition", f"s:{TOPIC}-0"]
+            assert (inside["start_offset"], inside["lag"]) == (1, 3)
+            assert inside["records"]["acquired"] == 3
+            assert inside["runs"][0]["member"] == member["member_id"]
 
     SimCluster(5, settings=SETTINGS).run(play)
 

@@ -36,6 +36,7 @@ from minikafka.protocol.messages.share_fetch import (
     ShareFetchRequest,
 )
 from minikafka.protocol.records.builder import build_batch
+from minikafka.server.node.state_facts import StateFacts
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator import faults
 from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
@@ -43,7 +44,7 @@ from minikafka.testing.simulator.cluster import PORT, SimCluster, host_name
 WATCHED: Final = TopicPartition("shared", 0)
 GROUP: Final = "g"
 LOCK_S: Final = 30
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 LONGER_THAN_ITS_SESSION_S = 8
 E = ErrorCode
 
@@ -211,6 +212,43 @@ def test_a_lost_connection_releases_what_its_member_has() -> None:
         await asyncio.sleep(1)
         first.channel.close()
         assert await waiting == [(0, 1, 2)]
+
+    play(scene)
+
+
+@pytest.mark.mission("SHR-20")
+def test_the_leader_shows_its_records_in_flight() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.produce(5)
+        first, second = await stage.member("a"), await stage.member("b")
+        assert await first.acquired() == [(0, 4, 1)]
+        assert await first.acknowledge(0, 0) is E.NONE
+        assert await first.acknowledge(2, 2) is E.NONE
+        assert await first.acknowledge(3, 3, REJECT) is E.NONE
+        assert await first.acknowledge(4, 4, RELEASE) is E.NONE
+        assert await second.acquired() == [(4, 4, 2)]
+        await stage.produce(2)
+        node = stage.cluster.nodes()[stage.cluster.leader(WATCHED)]
+        changes = StateFacts(node.entities).at_once(0, {})
+        (share,) = [change for change in changes.changed if change.kind == "share_partition"]
+        assert share.name == f"{GROUP}:{WATCHED}"
+        facts = dict(share.facts)
+        until_ms = [run.pop("locked_until_ms") for run in facts["runs"]]
+        now_ms = node.entities.clock.wall_ms()
+        assert [until is not None for until in until_ms] == [True, False, False, True]
+        assert all(now_ms < until <= now_ms + LOCK_S * 1_000 for until in until_ms if until)
+        shown = [tuple(run.values()) for run in facts.pop("runs")]
+        assert shown == [
+            (1, 1, "acquired", "a", 1, True),
+            (2, 2, "acknowledged", None, 1, True),
+            (3, 3, "archived", None, 1, True),
+            (4, 4, "acquired", "b", 2, True),
+        ]
+        names = ("start_offset", "end_offset", "in_flight", "lag", "state_epoch", "error")
+        assert [facts[name] for name in names] == [1, 4, 4, 4, 0, None]
+        records = {"available": 0, "acquired": 2, "acknowledged": 1, "archived": 1}
+        assert facts["records"] == records
+        assert facts["attempts"] == {"1": 1, "2": 1}
 
     play(scene)
 

@@ -163,6 +163,24 @@ def group_tables(shown: Any) -> list[Table]:
     return [(columns, rows)]
 
 
+def share_partition_tables(shown: Any) -> list[Table]:
+    """Return the share-partitions, and their records in flight."""
+    rows = shown["share_partitions"]
+    states = ("available", "acquired", "acknowledged", "archived")
+    columns = ("group", "topic", "partition", "state_epoch", "start_offset", "end_offset", "lag")
+    summary = [
+        (*(row.get(name) for name in columns), *(row.get("records", {}).get(s) for s in states))
+        for row in rows
+    ]
+    fields = ("first", "last", "state", "member", "deliveries")
+    runs = [
+        (row["group"], row["topic"], row["partition"], *(run[name] for name in fields))
+        for row in rows
+        for run in row.get("runs", ())
+    ]
+    return [((*columns, *states), summary), ((*columns[:3], *fields), runs)]
+
+
 def eviction_text(last: Any) -> str | None:
     """Format the members that were removed from a group, with reason and time."""
     if last is None:
@@ -197,6 +215,11 @@ VIEWS: Mapping[str, tuple[str, str, Callable[[Any], list[Table]]]] = {
     ),
     "tasks": ("/tasks.json", "show tasks and reapers by name", task_tables),
     "groups": ("/groups.json", "show the groups that the broker coordinates", group_tables),
+    "share-partitions": (
+        "/share-partitions.json",
+        "show the share-partitions that the broker leads, and their records in flight",
+        share_partition_tables,
+    ),
     "scrubber": (
         "/scrubber.json",
         "show damaged batches that the scrubber has found, and what becomes of them",

@@ -293,6 +293,17 @@ async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
 # -- describe
 
 
+async def _why_missing(admin: Admin, group_id: str) -> str:
+    """Say that there is no such group, or which verb describes groups of its type."""
+    types = {group.group_id: group.group_type for group in await admin.list_groups()}
+    if (found := types.get(group_id)) in (SHARE, STREAMS):
+        return (
+            f"Group '{group_id}' is a {found} group: "
+            f"`minikafka {found}-groups describe --group {group_id}` describes it."
+        )
+    return f"Consumer group '{group_id}' does not exist."
+
+
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
     outcomes = await admin.describe_groups(await _wanted(admin, args))
     failed = 0
@@ -301,7 +312,7 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
         if isinstance(outcome, KafkaError):
             failed += complain(f"group {group_id}: {outcome}")
         elif outcome.state == NO_STATE:
-            failed += complain(f"Consumer group '{group_id}' does not exist.")
+            failed += complain(await _why_missing(admin, group_id))
         else:
             groups.append(outcome)
     evictions: dict[str, str] = {}

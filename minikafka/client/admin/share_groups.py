@@ -36,8 +36,11 @@ class ShareGroupAdmin:
                     self.session, group_key(group_id), deadline_ms
                 )
                 node = self.session.metadata.view.nodes[broker_id]
-                call = calls.describe_share_group(group_id, node)
-                return await self.session.call(broker_id, call, deadline_ms)
+                call = calls.describe_share_groups([group_id], node)
+                outcome = (await self.session.call(broker_id, call, deadline_ms))[group_id]
+                if isinstance(outcome, KafkaError):
+                    raise outcome
+                return outcome
 
             return await self.session.retrying(attempt, deadline_ms)
 

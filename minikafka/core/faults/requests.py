@@ -178,7 +178,9 @@ def _row(level: Level, element: Any, above: Row, topic_name: TopicName, key_type
         return above
     named = level.name(element)
     if level.names == "topic":
-        if not named and "topic_id" in level.also:
+        if level.key == "topic_id":
+            named = topic_name(named)
+        elif not named and "topic_id" in level.also:
             named = topic_name(element.topic_id) if element.topic_id != ZERO_UUID else None
         return above._replace(topic=named)
     if level.names == "partition":

@@ -34,6 +34,8 @@ _DONE_THOUGH_LATE: Final = frozenset(
     }
 )
 _ERRORS: Final = ("error_code", "partition_error_code")
+# In a partition of ShareFetch: that its acknowledgements, which come with the request, have failed.
+_ACKNOWLEDGE_ERROR: Final = "acknowledge_error_code"
 NULL_NAME_SINCE: Final = 12  # of Metadata: the version in which a topic's name may be null
 # In a record batch: its size, its magic, its CRC, and the CRC of the formats before magic 2.
 _SIZE_AT, _MAGIC_AT, _CRC_AT, _OLD_CRC_AT = 8, 16, 17, 12
@@ -62,6 +64,18 @@ def refusal(
         named = [Leaf(leaf.row, leaf.path[: found.error_level]) for leaf in paths.values()]
     placed = [_insert(api_key, version, response, leaf, found, error) for leaf in named]
     return response if any(placed) else None
+
+
+def served_of_refused(api_key: ApiKey, request: Any, refused: Any) -> Any:
+    """Return what is served of a request all of whose rows are refused; None for nothing.
+
+    A client whose ShareAcknowledge has errors in rows alone raises the epoch of its share session.
+    So the broker is given the request without rows, and raises it, too."""
+    if api_key is not ApiKey.SHARE_ACKNOWLEDGE or refused is None or refused.error_code:
+        return None
+    rest = copy(request)
+    rest.topics = []
+    return rest
 
 
 def joined(api_key: ApiKey, version: int, response: Any, refused: Any) -> Any:
@@ -123,6 +137,8 @@ def _insert(
     for name, value in found.values.items():
         if name in present:
             setattr(node, name, value)
+    if _ACKNOWLEDGE_ERROR in present and leaf.path[-1].acknowledgement_batches:
+        setattr(node, _ACKNOWLEDGE_ERROR, error)
     for name in _ERRORS:
         if name in present:
             setattr(node, name, error)

@@ -22,13 +22,13 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.page.dashboard.cluster_facts import (
     FailedCall,
-    group_facts,
     is_offline,
     is_under_replicated,
     topic_facts,
 )
 from minikafka.page.dashboard.cluster_reader import ClusterReader
 from minikafka.page.dashboard.context import HttpError, PageContext, ShownCluster
+from minikafka.page.dashboard.group_reads import read_groups
 from minikafka.page.dashboard.lag_metrics import LagMetrics
 from minikafka.page.dashboard.messages import Facts
 
@@ -181,12 +181,7 @@ async def described(reader: ClusterReader, name: str) -> Facts:
             BAD_GATEWAY if errors else NOT_FOUND,
             f"There is no group {name}{f' that can be found: {unsure}' if errors else ''}.",
         )
-    coordinator, listing = found
-    coordinators = {name: coordinator}
-    description = (await reader.describe_groups(coordinators, errors)).get(name)
-    committed = (await reader.committed(coordinators, errors)).get(name)
-    ends = await reader.ends(sorted(committed or {}), errors)
-    facts = group_facts(listing, coordinator, description, committed, ends)
+    facts = (await read_groups(reader, {name: found}, {}, errors))[name]
     return {**facts, "errors": [error.facts() for error in errors]}
 
 

@@ -1,4 +1,5 @@
-"""Entities that describe any Kafka: brokers, topics, groups, transactions, reassignments.
+"""Entities that describe any Kafka: brokers, topics, transactions, reassignments. Groups have their
+own file, ``group_facts``.
 
 The functions turn what the protocol says into facts. Their lists are bounded by the constants here.
 """
@@ -6,13 +7,10 @@ The functions turn what the protocol says into facts. Their lists are bounded by
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from minikafka.core.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from minikafka.core.client.admin.transactions import TransactionDescription
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
-from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import Endpoint, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.page.dashboard.messages import Facts
@@ -21,8 +19,6 @@ MAX_TOPICS: Final = 100
 MAX_PARTITIONS: Final = 1000
 MAX_GROUPS: Final = 100
 MAX_TRANSACTIONS: Final = 100
-MAX_MEMBERS: Final = 200  # of one group
-MAX_GROUP_OFFSETS: Final = 1000  # of one group
 
 
 class BrokerAbout(NamedTuple):
@@ -137,68 +133,6 @@ def topic_facts(
     }
 
 
-def group_facts(
-    listing: GroupListing,
-    coordinator: int | None,
-    description: GroupDescription | None,
-    committed: Mapping[TopicPartition, OffsetAndMetadata] | None,
-    ends: Mapping[TopicPartition, int],
-) -> Facts:
-    """``committed`` is None if it could not be read; ``ends`` are high watermarks. The lag is that
-    of all partitions, also of those beyond the bound of the list; None if one is not known."""
-    described = description is not None and description.state != "Dead"
-    members = description.members if description is not None else ()
-    epochs = description.epochs if description is not None else None
-    rows = [
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "committed": at.offset,
-            "log_end_offset": ends.get(tp),
-            "lag": max(0, ends[tp] - at.offset) if tp in ends else None,
-            "metadata": at.metadata,
-        }
-        for tp, at in islice((committed or {}).items(), MAX_GROUP_OFFSETS)
-    ]
-    lag: int | None = None
-    if committed is not None and all(tp in ends for tp in committed):
-        lag = sum(max(0, ends[tp] - at.offset) for tp, at in committed.items())
-    return {
-        "group": listing.group_id,
-        "type": listing.group_type.lower() or "classic",
-        "state": description.state if described and description else listing.state,
-        "protocol_type": listing.protocol_type,
-        "protocol": description.assignor if description else "",
-        "coordinator": coordinator,
-        "epoch": epochs.group if epochs else None,
-        "target_epoch": epochs.target_assignment if epochs else None,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "client_id": member.client_id,
-                "host": member.host,
-                "instance_id": member.group_instance_id,
-                "assignment": _by_topic(member.assignment),
-                **_in_epochs(member),
-            }
-            for member in members[:MAX_MEMBERS]
-        ],
-        "offsets": rows,
-        "lag": lag,
-    }
-
-
-def _in_epochs(member: MemberDescription) -> Facts:
-    """The epoch and the target of a member of a consumer group (KIP-848)."""
-    consumer = member.consumer
-    if consumer is None:
-        return {}
-    return {
-        "epoch": consumer.epoch,
-        "target_assignment": _by_topic(consumer.target_assignment),
-    }
-
-
 def transaction_facts(described: TransactionDescription) -> Facts:
     return {
         "transactional_id": described.transactional_id,
@@ -237,10 +171,3 @@ def cluster_facts(
         "shown": dict(shown),
         "errors": [error.facts() for error in errors],
     }
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found

@@ -18,6 +18,16 @@ from minikafka.core.client.admin import groups as group_calls
 from minikafka.core.client.admin import replicas
 from minikafka.core.client.admin import transactions as transaction_calls
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.share_groups import (
+    ShareGroupDescription,
+    SharePartitionStart,
+    describe_share_groups,
+    share_group_offsets,
+)
+from minikafka.core.client.admin.streams_groups import (
+    StreamsGroupDescription,
+    describe_streams_groups,
+)
 from minikafka.core.client.admin.transactions import TransactionDescription, TransactionListing
 from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import (
@@ -182,13 +192,43 @@ class ClusterReader:
         call = group_calls.describe_consumer_groups
         return found | await self._describe("ConsumerGroupDescribe", call, dead, errors)
 
+    async def describe_streams_groups(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, StreamsGroupDescription]:
+        """Describe streams groups by one request to each coordinator."""
+        return await self._describe(
+            "StreamsGroupDescribe", describe_streams_groups, coordinators, errors
+        )
+
+    async def describe_share_groups(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, ShareGroupDescription]:
+        """Describe share groups by one request to each coordinator."""
+        return await self._describe(
+            "ShareGroupDescribe", describe_share_groups, coordinators, errors
+        )
+
+    async def share_starts(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, dict[TopicPartition, SharePartitionStart | KafkaError | None]]:
+        """Return where the share-partitions of groups start, by a request for each group."""
+
+        async def one(group_id: str, broker_id: int) -> Any:
+            call = share_group_offsets(group_id, None)
+            async with self._few:
+                return await self._try("DescribeShareGroupOffsets", broker_id, call, errors)
+
+        outcomes = await asyncio.gather(*(one(*each) for each in coordinators.items()))
+        found = zip(coordinators, outcomes, strict=True)
+        return {group_id: starts for group_id, starts in found if starts is not None}
+
     async def _describe(
         self,
         name: str,
-        call: Callable[[list[str], Node], Call[dict[str, GroupDescription | KafkaError]]],
+        call: Callable[[list[str], Node], Call[dict[str, T | KafkaError]]],
         coordinators: Mapping[str, int],
         errors: Errors,
-    ) -> dict[str, GroupDescription]:
+    ) -> dict[str, T]:
         by_broker = _keys_by_value(coordinators)
         tries = [
             self._try(name, broker_id, call(ids, self.view.nodes[broker_id]), errors)

@@ -23,7 +23,6 @@ from minikafka.page.dashboard.cluster_facts import (
     FailedCall,
     PartitionOffsets,
     cluster_facts,
-    group_facts,
     node_facts,
     reassignment_facts,
     shown_topics,
@@ -31,6 +30,7 @@ from minikafka.page.dashboard.cluster_facts import (
     transaction_facts,
 )
 from minikafka.page.dashboard.cluster_reader import ClusterReader
+from minikafka.page.dashboard.group_reads import read_groups
 from minikafka.page.dashboard.messages import EntityKey, Facts
 
 LOOK_EVERY_MS: Final = 1_500
@@ -138,20 +138,8 @@ class ClusterSource:
         reader = self._reader
         listed = await reader.list_groups(errors)
         shown = {group_id: listed[group_id] for group_id in sorted(listed)[:MAX_GROUPS]}
-        coordinators = {group_id: coordinator for group_id, (coordinator, _) in shown.items()}
-        described, committed = await asyncio.gather(
-            reader.describe_groups(coordinators, errors), reader.committed(coordinators, errors)
-        )
-        missing = {tp for offsets in committed.values() for tp in offsets if tp not in ends}
-        if missing:
-            ends |= await reader.ends(sorted(missing)[:MAX_PARTITIONS], errors)
-        entities: Entities = {
-            ("consumer_group", group_id): group_facts(
-                listing, coordinator, described.get(group_id), committed.get(group_id), ends
-            )
-            for group_id, (coordinator, listing) in shown.items()
-        }
-        return entities, len(listed)
+        found = await read_groups(reader, shown, ends, errors, MAX_PARTITIONS)
+        return {("consumer_group", name): facts for name, facts in found.items()}, len(listed)
 
     async def _transactions(self, errors: list[FailedCall]) -> Entities:
         listed = (await self._reader.list_transactions(errors))[:MAX_TRANSACTIONS]

@@ -39,7 +39,6 @@ from minikafka.page.dashboard.cluster_facts import (
     BrokerAbout,
     PartitionOffsets,
     cluster_facts,
-    group_facts,
     node_facts,
     reassignment_facts,
     shown_topics,
@@ -47,6 +46,7 @@ from minikafka.page.dashboard.cluster_facts import (
     totals,
     transaction_facts,
 )
+from minikafka.page.dashboard.group_facts import group_facts
 from minikafka.page.dashboard.messages import EntityKey, Facts
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minikafka.protocol.messages.describe_groups import DescribeGroupsResponse

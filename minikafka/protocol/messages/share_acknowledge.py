@@ -9,11 +9,12 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.share_fetch import (
+    SHARE_PARTITION_ERRORS,
     AcknowledgementBatch,
     LeaderIdAndEpoch,
     NodeEndpoint,
 )
-from minikafka.protocol.places import Addresses, Level, Places
+from minikafka.protocol.places import Addresses, Places, topic_partitions
 from minikafka.protocol.schema import (
     ORDINARY,
     Bool,
@@ -51,16 +52,11 @@ class ShareAcknowledgeRequest(Message):
     SPEC = request(
         ApiKey.SHARE_ACKNOWLEDGE,
         Places(
-            (
-                Level("topics", "topic_id", ""),
-                Level("partitions", "partition_index", "partition"),
-            ),
-            (
-                Level("responses", "topic_id", ""),
-                Level("partitions", "partition_index", "partition"),
-            ),
+            topic_partitions(key="topic_id"),
+            topic_partitions("responses", "topic_id"),
             group="group_id",
             error_level=0,
+            row_errors=SHARE_PARTITION_ERRORS,
         ),
         max_elements=ORDINARY,
     )

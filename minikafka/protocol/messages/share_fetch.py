@@ -6,9 +6,10 @@ from dataclasses import field
 from typing import Annotated, Final
 
 from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Addresses, Level, Places
+from minikafka.protocol.places import Addresses, Places, topic_partitions
 from minikafka.protocol.schema import (
     ORDINARY,
     Bool,
@@ -28,6 +29,21 @@ from minikafka.protocol.schema import (
 # Share session epochs that are no epochs.
 OPENS: Final = 0
 CLOSES: Final = -1
+
+# Errors of single share-partitions. All others are those of the session or of the group.
+SHARE_PARTITION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.INVALID_RECORD_STATE,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -74,16 +90,11 @@ class ShareFetchRequest(Message):
     SPEC = request(
         ApiKey.SHARE_FETCH,
         Places(
-            (
-                Level("topics", "topic_id", ""),
-                Level("partitions", "partition_index", "partition"),
-            ),
-            (
-                Level("responses", "topic_id", ""),
-                Level("partitions", "partition_index", "partition"),
-            ),
+            topic_partitions(key="topic_id"),
+            topic_partitions("responses", "topic_id"),
             group="group_id",
             error_level=0,
+            row_errors=SHARE_PARTITION_ERRORS,
             values={"records": b""},
         ),
         max_elements=ORDINARY,

@@ -27,8 +27,8 @@ from minikafka.protocol.schema import (
 
 _PARTITIONS: Final = Level("partitions", "partition", "partition")
 _PLACES: Final = Places(
-    (Level("topics", "topic_id", ""), _PARTITIONS),
-    (Level("results", "topic_id", ""), _PARTITIONS),
+    (Level("topics", "topic_id"), _PARTITIONS),
+    (Level("results", "topic_id"), _PARTITIONS),
     group="group_id",
 )
 

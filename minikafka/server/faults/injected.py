@@ -20,6 +20,7 @@ from minikafka.core.faults.responses import (
     joined,
     metadata_with_error,
     refusal,
+    served_of_refused,
     with_wrong_crc,
 )
 from minikafka.core.faults.rules import (
@@ -312,6 +313,8 @@ class _StruckRequest:
         refused = refusal(api_key, version, chosen, error, is_whole)
         if api_key is ApiKey.PRODUCE and request.acks == NO_ACKS:
             refused = None  # there is no response: as in Kafka, the connection is closed
+        if rest is None:
+            rest = served_of_refused(api_key, request, refused)
         if rest is None:
             return _Refused() if refused is None else refused
         response = await self._served(rest, reply, serve)

@@ -429,6 +429,7 @@ class BrokerNode:
             mending=parts.replicas.mending,
             groups=parts.groups.coordinator,
             transactions=parts.transactions.coordinator,
+            shares=parts.shares,
             purgatories=parts.purgatories,
             fetch_sessions=parts.fetch_sessions.cache,
             apis=self._apis,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.core.controller.states import machines
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import in_slices
+from minikafka.server.broker.share.share_facts import facts_of_each as share_facts_of_each
 from minikafka.server.coordinator.group_facts import all_group_facts, group_facts
 from minikafka.server.listeners.http_server import BadQuery, HttpText, Query, Route
 from minikafka.server.node.entities import BrokerEntities
@@ -71,6 +72,13 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
             return {"broker": broker_id, **all_group_facts(groups, most)}
         return {"broker": broker_id, **group_facts(groups, most, group_id)}
 
+    def show_share_partitions(query: Query) -> Any:
+        """Return the share-partitions that this broker leads."""
+        clock = entities.clock
+        offset_ms = clock.wall_ms() - clock.monotonic_ms()
+        rows = list(share_facts_of_each(entities.shares, limit(query), offset_ms))
+        return {"broker": broker_id, "share_partitions": rows}
+
     def show_state_machines(query: Query) -> Any:
         """Return the states of partitions and replicas, and the transitions that the controller
         allows; a page draws them, and lights up those of ``/controller.json``."""
@@ -86,6 +94,7 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
         "/controller-context.json": show_controller_context,
         "/state-machines.json": show_state_machines,
         "/groups.json": show_groups,
+        "/share-partitions.json": show_share_partitions,
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,
         "/metrics.json": show_metrics,

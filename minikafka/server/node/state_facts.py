@@ -15,12 +15,13 @@ from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.slices import BACKGROUND_BUDGET_US, run_at_once, run_in_slices
 from minikafka.server.broker.apis.watched_requests import WatchedRequests
+from minikafka.server.broker.share.share_facts import facts_of_each as share_facts_of_each
 from minikafka.server.coordinator.group_facts import facts_of_each
 from minikafka.server.node.entities import BrokerEntities
 from minikafka.server.node.partition_facts import PartitionFacts
 from minikafka.server.node.traffic_facts import TrafficFacts
 
-MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
+MAX_OTHERS: Final = 100  # groups, share-partitions, transactions, sessions of Fetch, operations
 FRESH_MS: Final = 100  # requests within so long share one look
 MAX_TOPICS: Final = 50  # which pages watch
 WATCHED_MS: Final = 30_000  # since a request has named the topic
@@ -53,9 +54,9 @@ class StateFacts:
     """Looks at the entities of a broker when a request needs it, and not otherwise.
 
     Entities, by kind: ``broker``, ``controller``, ``partition``, ``purgatory``, ``session`` (of
-    Fetch), ``group``, ``transaction``, ``request`` (an API), ``requests`` (the slowest and the last
-    ones), ``connections``, ``throttle``. Times are milliseconds since 1970, unless they are those
-    of a timing wheel."""
+    Fetch), ``group``, ``share_partition`` (at its leader), ``transaction``, ``request`` (an API),
+    ``requests`` (the slowest and the last ones), ``connections``, ``throttle``. Times are
+    milliseconds since 1970, unless they are those of a timing wheel."""
 
     def __init__(self, entities: BrokerEntities) -> None:
         self._entities = entities
@@ -119,6 +120,9 @@ class StateFacts:
             yield ("session", str(session["id"])), {**session, "created_ms": created_ms}
         for group in facts_of_each(entities.groups, MAX_OTHERS):
             yield ("group", group["group"]), group
+        for share in share_facts_of_each(entities.shares, MAX_OTHERS, self._wall_offset_ms):
+            name = f"{share['group']}:{share['topic']}-{share['partition']}"
+            yield ("share_partition", name), share
         for transaction in islice(entities.transactions.all_transactions(), MAX_OTHERS):
             yield ("transaction", transaction.transactional_id), transaction_facts(transaction)
         for name, request_facts in entities.apis.times.facts(self._clock.monotonic_ms()):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.groups import groups
-from minikafka.client import Admin, Producer
+from minikafka.client import Admin, Producer, ShareConsumer, ShareConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.simulator.cluster import SimCluster
 from tests.support.simulated.groups import GROUP, GroupChecker, SimMember
@@ -149,6 +149,21 @@ def test_a_group_while_it_lives_and_after(capsys: pytest.CaptureFixture[str]) ->
         assert "* Group 'other' could not be deleted due to: GROUP_ID_NOT_FOUND" in shell.err
         assert await shell("list") == 0
         assert shell.out == ""
+
+    play(capsys, scene)
+
+
+@pytest.mark.mission("SHR-7")
+def test_a_share_group_is_described_by_another_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene(cluster: SimCluster, shell: Shell) -> None:
+        world, config = cluster.client_host.world, cluster.client_config
+        async with ShareConsumer(world, config, ShareConsumerConfig(group_id="s")) as shares:
+            shares.subscribe([TOPIC])
+            while await shell("list --type share") or not shell.rows()[1:]:
+                await shares.poll(timeout_ms=1_000)
+            assert await shell("describe --group s") == 1
+            other = "`minikafka share-groups describe --group s`"
+            assert f"Group 's' is a share group: {other} describes it." in shell.err
 
     play(capsys, scene)
 

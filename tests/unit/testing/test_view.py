@@ -70,7 +70,7 @@ def test_a_group_is_seen_with_its_lag(minikafka: TestView) -> None:
     consumer.commit(message=first, asynchronous=False)
     group = minikafka.group("billing")
     assert group.wait(lag=2).state == "Stable"
-    assert (group.state, group.members, group.lag) == ("Stable", 1, 2)
+    assert (group.type, group.state, group.members, group.lag) == ("classic", "Stable", 1, 2)
     assert group.committed == minikafka.committed("billing") == {TopicPartition(topic, 0): 1}
     consumer.close()
     assert group.wait(members=0).state == "Empty"
@@ -78,7 +78,7 @@ def test_a_group_is_seen_with_its_lag(minikafka: TestView) -> None:
     for other in ({"state": "Stable"}, {"members": 1}, {"lag": 0}, {"until": lambda _: False}):
         with pytest.raises(AssertionError, match="Empty"):
             group.wait(**other, timeout=0.01)
-    assert minikafka.group("nobody").now() == ("Dead", 0, {}, 0)
+    assert minikafka.group("nobody").now() == ("Dead", 0, {}, 0, "")
     assert minikafka.committed("nobody") == {}
 
 

@@ -9,6 +9,7 @@ from minikafka.core.client.calls import (
     Call,
     CoordinatorCall,
     error_of,
+    of_each,
     raise_for,
     raise_gravest,
 )
@@ -19,6 +20,7 @@ from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.share_group_describe import (
+    DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
@@ -73,34 +75,47 @@ class SharePartitionStart:
     lag: int | None
 
 
-def describe_share_group(group_id: str, coordinator: Node) -> Call[ShareGroupDescription]:
-    """Build ShareGroupDescribe for one group, to its coordinator."""
+def describe_share_groups(
+    group_ids: Iterable[str], coordinator: Node
+) -> Call[dict[str, ShareGroupDescription | KafkaError]]:
+    """Build ShareGroupDescribe for groups that have one coordinator. The result has the outcome of
+    each group; a group of another type has the error GROUP_ID_NOT_FOUND."""
 
-    def read(response: ShareGroupDescribeResponse) -> ShareGroupDescription:
-        (row,) = response.groups
-        raise_for(row.error_code, row.error_message or group_id)
-        members = (
-            ShareMemberDescription(
-                member.member_id,
-                member.client_id,
-                member.client_host,
-                member.rack_id,
-                member.member_epoch,
-                partitions_of(member.assignment),
-            )
-            for member in row.members
-        )
-        return ShareGroupDescription(
-            row.group_id,
-            row.group_state,
-            row.assignor_name,
-            row.group_epoch,
-            row.assignment_epoch,
-            tuple(members),
-            coordinator,
-        )
+    def read(
+        response: ShareGroupDescribeResponse,
+    ) -> dict[str, ShareGroupDescription | KafkaError]:
+        found = {
+            row.group_id: error_of(row.error_code, row.error_message or row.group_id)
+            or _description(row, coordinator)
+            for row in response.groups
+        }
+        return of_each(wanted, found)
 
-    return Call(ShareGroupDescribeRequest([group_id]), read)
+    wanted = list(group_ids)
+    return Call(ShareGroupDescribeRequest(wanted), read)
+
+
+def _description(row: DescribedGroup, coordinator: Node) -> ShareGroupDescription:
+    members = (
+        ShareMemberDescription(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.rack_id,
+            member.member_epoch,
+            partitions_of(member.assignment),
+        )
+        for member in row.members
+    )
+    return ShareGroupDescription(
+        row.group_id,
+        row.group_state,
+        row.assignor_name,
+        row.group_epoch,
+        row.assignment_epoch,
+        tuple(members),
+        coordinator,
+    )
 
 
 def share_group_offsets(

@@ -34,7 +34,8 @@ class MemberTasks:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMemberDescription:
-    """A member of a streams group. Members with one ``process_id`` are threads of one process."""
+    """A member of a streams group. Members with one ``process_id`` are threads of one process.
+    ``endpoint``, a host and a port, is where it answers interactive queries."""
 
     member_id: str
     epoch: int
@@ -44,6 +45,9 @@ class StreamsMemberDescription:
     is_classic: bool
     assignment: MemberTasks
     target_assignment: MemberTasks
+    instance_id: str | None
+    topology_epoch: int
+    endpoint: tuple[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def _description(row: DescribedGroup, coordinator: Node) -> StreamsGroupDescript
 
 
 def _member(member: Member) -> StreamsMemberDescription:
+    endpoint = member.user_endpoint
     return StreamsMemberDescription(
         member.member_id,
         member.member_epoch,
@@ -125,6 +130,9 @@ def _member(member: Member) -> StreamsMemberDescription:
         member.is_classic,
         _assignment(member.assignment),
         _assignment(member.target_assignment),
+        member.instance_id,
+        member.topology_epoch,
+        None if endpoint is None else (endpoint.host, endpoint.port),
     )
 
 

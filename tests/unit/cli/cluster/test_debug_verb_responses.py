@@ -15,6 +15,7 @@ from minikafka.cli.cluster.debug import (
     keys_text,
     metric_tables,
     purgatory_tables,
+    share_partition_tables,
     task_tables,
 )
 from minikafka.kernel.cluster import Endpoint
@@ -127,3 +128,19 @@ def test_an_invalid_response_is_refused(endpoint: Endpoint, path: str, complaint
 def test_a_refused_connection_is_reported() -> None:
     with pytest.raises(ConfigError, match="is broker 4 on this machine"):
         fetch(Endpoint("127.0.0.1", 1), 4, "/fine")
+
+
+@pytest.mark.mission("SHR-20")
+def test_share_partitions_become_two_tables() -> None:
+    run = {"first": 3, "last": 5, "state": "acquired", "member": "m", "deliveries": 2}
+    name = {"group": "g", "topic": "t", "partition": 0, "state_epoch": 1}
+    read = {"start_offset": 3, "end_offset": 5, "lag": 7, "runs": [run]}
+    records = {"available": 0, "acquired": 3, "acknowledged": 0, "archived": 0}
+    shown = [{**name, **read, "records": records}, {**name, "partition": 1}]
+    summary, runs = share_partition_tables({"broker": 1, "share_partitions": shown})
+    assert summary[1] == [
+        ("g", "t", 0, 1, 3, 5, 7, 0, 3, 0, 0),
+        ("g", "t", 1, 1, *[None] * 7),
+    ]
+    assert runs[1] == [("g", "t", 0, 3, 5, "acquired", "m", 2)]
+    assert all(len(columns) == len(row) for columns, rows in (summary, runs) for row in rows)

@@ -64,6 +64,9 @@ from minikafka.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
+from minikafka.protocol.messages.share_fetch import FetchPartition as ShareFetchPartition
+from minikafka.protocol.messages.share_fetch import FetchTopic as ShareFetchTopic
 from tests.support.protocol.messages import messages
 
 VERSIONS = [
@@ -200,6 +203,27 @@ def test_topic_ids_are_looked_up() -> None:
     assert refused.responses[0].partitions[0].high_watermark == -1
     session = refusal(ApiKey.FETCH, 16, request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     assert (session.error_code, session.responses) == (70, [])
+
+
+@pytest.mark.mission("SHR-22")
+def test_share_partitions_are_refused_with_their_acknowledgements() -> None:
+    """A consumer would take records for accepted of whose acknowledgement nothing is said."""
+    partitions = [
+        ShareFetchPartition(0, acknowledgement_batches=[AcknowledgementBatch(3, 4, [1])]),
+        ShareFetchPartition(1),
+    ]
+    request = ShareFetchRequest("g", topics=[ShareFetchTopic(ID, partitions)])
+    key, error = ApiKey.SHARE_FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    chosen = [Row("by-id", 0, "g"), Row("by-id", 1, "g")]
+    assert list(rows_of(key, 2, request, names)) == chosen
+    assert without(key, 2, request, chosen[:1], names).topics[0].partitions == partitions[1:]
+    refused = refusal(key, 2, request, error, is_whole=True)
+    assert refused.error_code == 0
+    (topic,) = refused.responses
+    found = [(p.partition_index, p.error_code, p.acknowledge_error_code) for p in topic.partitions]
+    assert (topic.topic_id, found) == (ID, [(0, error, error), (1, error, 0)])
+    lost = refusal(key, 2, request, ErrorCode.SHARE_SESSION_NOT_FOUND, is_whole=True)
+    assert (lost.error_code, lost.responses) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
 
 
 @pytest.mark.mission("IN-31")

@@ -7,12 +7,16 @@ at the end none is lost.
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from minikafka.core.share.in_flight import Delivery, RecordState
+from minikafka.core.share.in_flight_summary import in_flight_summary
 from minikafka.core.share.persister import StateBatch
 from minikafka.core.share.share_partition import (
     Acknowledgement,
@@ -226,6 +230,29 @@ class Lives(RuleBasedStateMachine):
             self.partition.log_start_moved(self.log_start)
 
     # -- what holds
+
+    @invariant()
+    def a_summary_has_each_record_once(self) -> None:
+        if not hasattr(self, "held"):
+            return
+        start = self.partition.start_offset
+        rows = [row for row in self.described() if row[0] >= start]
+        summary = in_flight_summary(self.partition.states(), start, 99)
+        assert summary.records == Counter(state for _, state, _, _ in rows)
+        attempts = Counter(count for _, state, count, _ in rows if not state.is_terminal)
+        assert summary.attempts == attempts
+        assert summary.num_runs == len(summary.runs)
+        assert rows == [
+            (offset, run.state, run.delivery_count, run.member_id)
+            for run in summary.runs
+            for offset in range(run.first, run.last + 1)
+        ]
+        for before, after in pairwise(summary.runs):
+            assert before._replace(first=after.first, last=after.last) != after or (
+                before.last + 1 < after.first
+            )
+        few = in_flight_summary(self.partition.states(), start, 2)
+        assert few == summary._replace(runs=summary.runs[:2])
 
     @invariant()
     def locks_are_those_of_the_twin(self) -> None:

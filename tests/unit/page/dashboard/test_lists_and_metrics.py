@@ -6,18 +6,22 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing, MemberDescription
+from minikafka.core.client.admin.streams_groups import (
+    MemberTasks,
+    StreamsGroupDescription,
+    StreamsMemberDescription,
+)
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.dashboard.cluster_api import ListQuery, topic_list
 from minikafka.page.dashboard.cluster_facts import (
-    MAX_GROUP_OFFSETS,
     MAX_PARTITIONS,
     MAX_TOPICS,
     PartitionOffsets,
-    group_facts,
     shown_topics,
 )
+from minikafka.page.dashboard.group_facts import MAX_GROUP_OFFSETS, group_facts
 from minikafka.page.dashboard.lag_metrics import Lags, exposition
 
 NODE = Node(1, "host", 9092)
@@ -148,3 +152,24 @@ def test_series_have_the_names_and_labels_of_kafka_exporter() -> None:
         ("kafka_consumergroup_lag", (group, ("topic", "u"), ("partition", "1"))): 8,
         ("kafka_consumergroup_current_offset_sum", (group, ("topic", "u"))): 1,
     }
+
+
+@pytest.mark.mission("STR-11")
+def test_a_streams_group_has_the_tasks_of_its_members() -> None:
+    has = MemberTasks({"0": (0, 1)}, {"1": (2,)}, {})
+    target = MemberTasks({"0": (0,)}, {}, {"1": (2,)})
+    member = StreamsMemberDescription(
+        "m", 7, "p", "c", "h", False, has, target, None, 2, ("10.0.0.1", 7070)
+    )
+    described = StreamsGroupDescription(
+        "s", "Reconciling", 8, 8, 2, {"0": ("in",)}, frozenset({"in"}), (member,), NODE
+    )
+    listing = GroupListing("s", "streams", "Stable", "streams")
+    facts = group_facts(listing, 1, described, {}, {})
+    shown = (facts["type"], facts["state"], facts["epoch"], facts["topology_epoch"])
+    assert shown == ("streams", "Reconciling", 8, 2)
+    assert facts["subtopologies"] == {"0": ["in"]}
+    (row,) = facts["members"]
+    assert row["tasks"] == {"active": {"0": [0, 1]}, "standby": {"1": [2]}, "warmup": {}}
+    assert row["target_tasks"] == {"active": {"0": [0]}, "standby": {}, "warmup": {"1": [2]}}
+    assert (row["topology_epoch"], row["endpoint"]) == (2, "10.0.0.1:7070")

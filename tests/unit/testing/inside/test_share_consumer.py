@@ -11,7 +11,10 @@ import pytest
 
 from minikafka import aio
 from minikafka.core.config_resources import ResourceType
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.inside.cluster import InsideCluster
+from minikafka.testing.inside_place import InsidePlace
+from minikafka.testing.view import TestView
 
 pytestmark = pytest.mark.mission("SHR-19")
 
@@ -133,6 +136,41 @@ def test_an_explicit_consumer_must_acknowledge_before_it_polls_again(
                 pass
             with pytest.raises(aio.KafkaError, match="is not acknowledged"):
                 await shares.poll()
+
+    asyncio.run(play())
+
+
+@pytest.mark.mission("SHR-22")
+def test_a_refused_acknowledgement_is_seen_by_the_consumer_and_the_fixture(
+    cluster: InsideCluster,
+) -> None:
+    view = TestView(InsidePlace(cluster), "t").aio
+    error = aio.ErrorCode.INVALID_RECORD_STATE
+    explicit = {"share_acknowledgement_mode": "explicit"}
+
+    async def play() -> None:
+        await prepare(cluster, "refused")
+        group = view.group("refused")
+        async with consumer(cluster, "refused", **explicit) as shares, asyncio.timeout(30):
+            while not (records := await shares.poll()):
+                pass
+            first = records[0]
+            where = TopicPartition("refused", first.partition)
+            refused = view.faults.answer(error, api="ShareAcknowledge", topic="refused", times=1)
+            shares.acknowledge(first)
+            outcome = (await shares.commit())[where]
+            assert outcome is not None
+            assert (outcome.code, refused.hits) == (error, 1)
+            for record in records[1:]:
+                shares.acknowledge(record)
+            assert set((await shares.commit()).values()) == {None}
+            found = await group.wait(
+                state="Stable", members=1, until=lambda group: where in group.committed
+            )
+            assert (found.type, found.committed[where]) == ("share", 0)
+            ends = await view.ends("refused")
+            assert found.lag == sum(ends[tp] for tp in found.committed) - len(records) + 1
+        assert (await group.wait(members=0)).state == "Empty"
 
     asyncio.run(play())
 

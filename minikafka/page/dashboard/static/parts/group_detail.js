@@ -1,17 +1,18 @@
 /**
- * One consumer group: phase, members, lag over time, and the reset of its offsets.
+ * One group: phase, members, lag over time, the reset of its offsets; share-partitions, and tasks.
  * @module
  */
 import { all } from "../reducer.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
 import { count, duration, number, time } from "./format.js";
-import { PhaseDiagram, phasesOf } from "./group_phase.js";
+import { PhaseDiagram, PhaseMark, phasesOf } from "./group_phase.js";
 import { GroupOffsets } from "./group_offsets.js";
 import { html, useRef, useState } from "./html.js";
 import { emptyHistory, withPoint } from "./lag_history.js";
 import { LagLines } from "./lag_lines.js";
 import { usePolled } from "./polled.js";
+import { SharePartitions } from "./share_partitions.js";
 import { BrokerName } from "./svg.js";
 import { Table } from "./table.js";
 import { Twin } from "./twin.js";
@@ -21,11 +22,15 @@ const POLL_MS = 2000;
 /** @type {Map<string, import("./lag_history.js").LagHistory>} of the groups that were open */
 const histories = new Map();
 const MAX_HISTORIES = 20;
-/** What a member of a consumer group (KIP-848) still has to do, by its state. */
+/** What a member of a consumer or streams group still has to do, by its state. */
 const STEPS = /** @type {Object<string, string>} */ ({
   UNREVOKED_PARTITIONS: "to revoke",
   UNRELEASED_PARTITIONS: "for partitions of others",
+  UNREVOKED_TASKS: "to revoke",
+  UNRELEASED_TASKS: "for tasks of others",
 });
+/** Types of groups with epochs: their coordinator assigns partitions or tasks. */
+const IN_EPOCHS = new Set(["consumer", "share", "streams"]);
 
 /** @param {any} props */
 export function GroupDetail({ name, state, api, go }) {
@@ -48,7 +53,7 @@ export function GroupDetail({ name, state, api, go }) {
   }
   const coordinator = facts?.coordinator ?? inside?.broker ?? null;
   const members = html`<${Members} name=${name} type=${type} facts=${facts} inside=${inside} state=${state} />`;
-  const phases = html`<${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />`;
+  const phases = phasesOf(type) && html`<${Phase} phase=${phase} type=${type} since=${inside?.facts.since_ms} now=${state.at} />`;
   return html`<div class="detail">
     <${Back} />
     <header class="detail-head" data-entity=${`group|${coordinator ?? ""}|${name}`}>
@@ -61,17 +66,24 @@ export function GroupDetail({ name, state, api, go }) {
     <dl class="facts">
       <div><dt>coordinator</dt><dd><${BrokerName} broker=${coordinator} /></dd></div>
       <div><dt>lag</dt><dd>${number(facts?.lag)}</dd></div>
+      <div><dt>type</dt><dd>${type ?? "–"}</dd></div>
+      ${!phasesOf(type) && html`<div><dt>phase</dt><dd><${PhaseMark} phase=${phase} /></dd></div>`}
       <div><dt>assignment protocol</dt><dd>${facts?.protocol || inside?.facts.protocol || "–"}</dd></div>
-      ${type === "consumer"
+      ${type === "streams" && html`<div><dt>topology epoch</dt><dd>${number(facts?.topology_epoch)}</dd></div>`}
+      ${IN_EPOCHS.has(type)
         ? html`<div><dt>group epoch</dt><dd>${number(facts?.epoch ?? inside?.facts.epoch)}</dd></div>
             <div><dt>target assignment epoch</dt><dd>${number(facts?.target_epoch ?? inside?.facts.target_epoch)}</dd></div>`
         : html`<div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
             <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>`}
       <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
     </dl>
-    ${type === "consumer" ? [members, phases] : [phases, members]}
-    <${LagLines} group=${name} history=${history} />
-    <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} state=${state} api=${api} done=${done} />
+    ${IN_EPOCHS.has(type) ? [members, phases] : [phases, members]}
+    ${type === "streams" && html`<${Subtopologies} sources=${facts?.subtopologies ?? {}} />`}
+    ${type === "share"
+      ? html`<${SharePartitions} group=${name} facts=${facts} state=${state} />`
+      : html`<${LagLines} group=${name} history=${history} />
+          <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} fixed=${type === "streams"}
+            state=${state} api=${api} done=${done} />`}
   </div>`;
 }
 
@@ -105,7 +117,7 @@ function useHistory(name, facts, at) {
 /** @param {any} props */
 function Phase({ phase, type, since, now }) {
   const long = since ? `for ${duration(Math.max(0, Math.floor((now - since) / 1000)) * 1000)}` : "";
-  const phases = phasesOf(type);
+  const phases = phasesOf(type) ?? [];
   const rows = phases.map(({ name, about }) => ({ name, about, current: name === phase }));
   return html`<${Twin} title="Phase" rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
     about=${phase ? `The group ${long ? `has been ${phase} ${long}` : `is ${phase}`}.` : "The phase is not known."}
@@ -152,7 +164,13 @@ export function membersOf(group, facts, inside, state) {
       instance: member.instance_id ?? known.instance ?? null,
       assignment: assignmentText(member.assignment),
       epoch: member.epoch,
-      target: assignmentText(member.target_assignment),
+      target: assignmentText(member.target_assignment ?? member.target_tasks?.active),
+      topology_epoch: member.topology_epoch,
+      active: assignmentText(member.tasks?.active),
+      standby: assignmentText(member.tasks?.standby),
+      warmup: assignmentText(member.tasks?.warmup),
+      endpoint: member.endpoint,
+      process: member.process_id,
     });
   }
   return [...rows.values()];
@@ -195,15 +213,15 @@ function Members({ name, type, facts, inside, state }) {
   const place = [{ key: "host", title: "host" }, { key: "instance", title: "instance id" }];
   const assignment = { key: "assignment", title: "assignment" };
   const waits = { key: "waits", title: "waits", render: (/** @type {any} */ row) => (row.waits ? html`<span class="pill warn">${row.waits}</span>` : "–") };
-  const columns = type === "consumer"
+  const columns = IN_EPOCHS.has(type)
     ? [
         client,
         { key: "epoch", title: "epoch", render: (/** @type {any} */ row) => number(row.epoch) },
-        assignment,
-        { key: "target", title: "target assignment" },
-        ...(inside ? [waits] : []),
+        ...(type === "streams" ? TASKS : [assignment]),
+        ...(type === "consumer" ? [{ key: "target", title: "target assignment" }] : []),
+        ...(inside && type !== "share" ? [waits] : []),
         member,
-        ...place,
+        ...(type === "share" ? place.slice(0, 1) : place),
       ]
     : [
         member,
@@ -216,9 +234,31 @@ function Members({ name, type, facts, inside, state }) {
       ];
   return html`<section class="card" aria-label="Members">
     <h3>${count(rows.length, "member")}</h3>
-    ${!inside && type !== "consumer" && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}
+    ${!inside && !IN_EPOCHS.has(type) && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}
     <${Table} caption="Members of the group" columns=${columns} rows=${rows}
       rowKey=${(/** @type {any} */ row) => row.member} none="The group has no members." />
+  </section>`;
+}
+
+/** Columns of a streams group, whose members have tasks. */
+const TASKS = [
+  { key: "active", title: "active tasks" },
+  { key: "standby", title: "standby tasks" },
+  { key: "warmup", title: "warm-up tasks" },
+  { key: "target", title: "target of active tasks" },
+  { key: "topology_epoch", title: "topology epoch" },
+  { key: "endpoint", title: "endpoint" },
+  { key: "process", title: "process" },
+];
+
+/** What the tasks of each subtopology read. @param {{sources: Record<string, string[]>}} props */
+function Subtopologies({ sources }) {
+  const rows = Object.entries(sources).map(([name, topics]) => ({ name, topics }));
+  return html`<section class="card" aria-label="Subtopologies">
+    <h3>${count(rows.length, "subtopology", "subtopologies")}</h3>
+    <${Table} caption="Subtopologies of the group" rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
+      columns=${[{ key: "name", title: "subtopology" }, { key: "topics", title: "topics that its tasks read" }]}
+      none="The topology is not known." />
   </section>`;
 }
 

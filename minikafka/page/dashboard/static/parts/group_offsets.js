@@ -8,11 +8,12 @@ import { html, useState } from "./html.js";
 import { Table } from "./table.js";
 
 /**
- * @param {{group: string, phase: string|undefined, offsets: import("./lag_history.js").Offset[], state: any, api: any, done: () => void}} props
+ * `fixed` offsets are not reset here: those of a streams group belong to its state.
+ * @param {{group: string, phase: string|undefined, offsets: import("./lag_history.js").Offset[], fixed: boolean, state: any, api: any, done: () => void}} props
  */
-export function GroupOffsets({ group, phase, offsets, state, api, done }) {
+export function GroupOffsets({ group, phase, offsets, fixed, state, api, done }) {
   const [wanted, setWanted] = useState(/** @type {Record<string, string>} */ ({}));
-  const may = state.hello?.live !== false && reasonAgainst(state, "groups-reset-offsets") === null;
+  const may = !fixed && state.hello?.live !== false && reasonAgainst(state, "groups-reset-offsets") === null;
   const rows = offsets.map((offset) => ({ ...offset, name: `${offset.topic}:${offset.partition}` }));
   const set = (/** @type {string} */ name, /** @type {string} */ value) => setWanted((/** @type {any} */ before) => ({ ...before, [name]: value }));
   const chosen = rows.filter((row) => /^\d+$/.test(wanted[row.name] ?? ""));

@@ -22,8 +22,12 @@ const EPOCH_PHASES = [
   { name: "Dead", about: "The group is deleted, or another broker coordinates it." },
 ];
 
-/** @param {string|null|undefined} type of the group: "classic" or "consumer" */
+/**
+ * Return the phases that the diagram has; null for share groups, which have two, and streams groups.
+ * @param {string|null|undefined} type of the group
+ */
 export function phasesOf(type) {
+  if (type === "share" || type === "streams") return null;
   return type === "consumer" ? EPOCH_PHASES : PHASES;
 }
 
@@ -116,7 +120,7 @@ function arc(flat, centre, from, to, bend) {
 }
 
 const MARKS = {
-  Empty: "○", PreparingRebalance: "◔", CompletingRebalance: "◑", Assigning: "◔", Reconciling: "◑", Stable: "●", Dead: "✕",
+  Empty: "○", PreparingRebalance: "◔", CompletingRebalance: "◑", NotReady: "◔", Assigning: "◔", Reconciling: "◑", Stable: "●", Dead: "✕",
 };
 
 /** The phase of a group within a table: a sign and its name. @param {{phase: string|null|undefined}} props */

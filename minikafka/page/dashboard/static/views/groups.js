@@ -1,5 +1,5 @@
 /**
- * The view "Groups": a list of consumer groups, and one group with its phase, members and lag.
+ * The view "Groups": a list of groups of all types, and one group with its phase, members and lag.
  * @module
  */
 import { all } from "../reducer.js";
@@ -16,6 +16,7 @@ function Groups({ state, api, go, params }) {
   const live = state.hello?.live !== false;
   const known = new Map(all(state, "consumer_group").map(({ name, facts }) => [name, facts]));
   const columns = [
+    { key: "type", title: "type", render: (/** @type {any} */ row) => row.type || "classic" },
     { key: "state", title: "phase", render: (/** @type {any} */ row) => html`<${PhaseMark} phase=${known.get(row.group)?.state ?? row.state} />` },
     { key: "lag", title: "lag", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => number(known.get(row.group)?.lag) },
     { key: "members", title: "members", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => number(known.get(row.group)?.members?.length) },
@@ -36,7 +37,7 @@ export function groupsOf(state) {
   /** @type {Map<string, any>} */
   const rows = new Map();
   for (const { name, broker, facts } of all(state, "group")) {
-    rows.set(name, { group: name, state: facts.state, protocol_type: null, coordinator: broker });
+    rows.set(name, { group: name, type: facts.type, state: facts.state, protocol_type: null, coordinator: broker });
   }
   for (const { name, facts } of all(state, "consumer_group")) rows.set(name, facts);
   return [...rows.values()];
