@@ -431,6 +431,7 @@ class BrokerNode:
             transactions=parts.transactions.coordinator,
             purgatories=parts.purgatories,
             fetch_sessions=parts.fetch_sessions.cache,
+            share_partitions=parts.shares,
             apis=self._apis,
             servers=lambda: self._servers,
             client_quotas=self._client_quotas,

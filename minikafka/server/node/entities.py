@@ -15,6 +15,7 @@ from minikafka.server.broker.replication.fetcher_manager import ReplicaFetcherMa
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.mending import ReplicaMending
 from minikafka.server.broker.replication.throttles import ReplicationThrottles
+from minikafka.server.broker.share.share_partitions import SharePartitions
 from minikafka.server.controller.kafka_controller import KafkaController
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 from minikafka.server.coordinator.transaction_coordinator import TransactionCoordinator
@@ -43,6 +44,7 @@ class BrokerEntities(NamedTuple):
     transactions: TransactionCoordinator
     purgatories: BrokerPurgatories
     fetch_sessions: FetchSessionCache[Any]
+    share_partitions: SharePartitions
     apis: Apis
     servers: Callable[[], Sequence[Server]]
     client_quotas: ClientQuotas
