@@ -273,22 +273,25 @@ def share_partition(
     """Return what the leader of a partition knows of the records that a share group reads there.
 
     Those from ``start`` to ``end``, both inclusive, are in flight: ``records`` has for each offset
-    the state, the member that has acquired it, and how often it was delivered. None while no
-    leader has read the stored state."""
-    for broker, node in cluster.nodes().items():
-        for led in node.entities.share_partitions:
-            machine = led.machine
-            same = (led.key.group_id, led.topic_partition) == (name, partition)
-            if machine is None or not same:
-                continue
-            records = {
-                offset: (delivery.state.name, delivery.member_id, delivery.count)
-                for first, last, delivery in machine.states()
-                for offset in range(max(first, machine.start_offset), last + 1)
-            }
-            facts = {"start": machine.start_offset, "end": machine.end_offset}
-            return {"leader": broker, **facts, "records": records}
-    return None
+    the state, the member that has acquired it, and how often it was delivered. Of several brokers
+    that believe to lead, the one with the highest leader epoch counts. None while no leader has
+    read the stored state."""
+    found = {
+        led.leader_epoch: (broker, led.machine)
+        for broker, node in cluster.nodes().items()
+        for led in node.entities.shares
+        if (led.key.group_id, led.topic_partition) == (name, partition) and led.machine
+    }
+    if not found:
+        return None
+    leader, machine = found[max(found)]
+    records = {
+        offset: (delivery.state.name, delivery.member_id, delivery.count)
+        for first, last, delivery in machine.states()
+        for offset in range(max(first, machine.start_offset), last + 1)
+    }
+    bounds = {"start": machine.start_offset, "end": machine.end_offset}
+    return {"leader": leader, **bounds, "records": records}
 
 
 def share_records(cluster: SimCluster, name: str) -> list[ShareRecord]:

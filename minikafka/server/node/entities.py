@@ -42,9 +42,9 @@ class BrokerEntities(NamedTuple):
     mending: ReplicaMending
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: SharePartitions
     purgatories: BrokerPurgatories
     fetch_sessions: FetchSessionCache[Any]
-    share_partitions: SharePartitions
     apis: Apis
     servers: Callable[[], Sequence[Server]]
     client_quotas: ClientQuotas
