@@ -46,6 +46,7 @@ DRAWN: Final[Mapping[str, str]] = {
     "partitioners": "order-lost",
     "assignors": "why-two",
     "consumer-groups": "two-steps",
+    "share-groups": "state-topic",
     "playground": "kill-1",
 }
 

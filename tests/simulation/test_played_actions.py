@@ -185,8 +185,44 @@ def test_a_consumer_group_waits_for_a_slow_member_and_refuses_a_dead_one() -> No
         check_replay(playback)
 
 
+def share_start(cluster: SimCluster) -> int:
+    known = looks.share_partition(cluster, "queue", FIRST)
+    return -1 if known is None else int(known["start"])
+
+
 def shares_of(cluster: SimCluster) -> list[list[int]]:
     return sorted(looks.shares(cluster, "g").values())
+
+
+@pytest.mark.mission("LEARN-20")
+def test_a_share_consumer_acknowledges_by_itself_or_by_hand() -> None:
+    with begun() as playback:
+        hand: dict[str, Value] = {"group": "queue", "acknowledgement": "by_hand"}
+        leaving = begin(playback, "join_share_group", member="m1", max_records=2, **hand)
+        assert playback.run_until(lambda cluster: share_start(cluster) == 0)
+        assert "holds no records" in (done(playback, "acknowledge", group="queue") or "")
+        begin(playback, "produce", records=5)
+        assert playback.run_until(lambda _: bool(facts_of(playback, "acquired")))
+        assert done(playback, "acknowledge", group="queue", acknowledgement="reject") is None
+        assert playback.run_until(lambda _: len(facts_of(playback, "acquired")) == 2)
+        assert done(playback, "leave_group", group="queue") is None  # releases what it holds
+        assert playback.run_until(lambda _: leaving.ended)
+        assert (done(playback, "commit_offset", group="queue", offset=0) or "").startswith(
+            "a share"
+        )
+        begin(playback, "join_share_group", group="queue", member="m2", work_ms=70)
+
+        assert playback.run_until(lambda cluster: share_start(cluster) == 5)
+        acquired = [
+            (e["member"], e["offsets"], e["deliveries"]) for e in facts_of(playback, "acquired")
+        ]
+        assert acquired[:2] == [("m1", [0, 1], [1, 1]), ("m1", [2, 3], [1, 1])]
+        delivered = {
+            o: n for m, os, ns in acquired if m == "m2" for o, n in zip(os, ns, strict=True)
+        }
+        assert delivered == {2: 2, 3: 2, 4: 1}
+        playback.advance_to(playback.now_us)  # also the rest of this microsecond
+        check_replay(playback)
 
 
 @pytest.mark.mission("LEARN-20")

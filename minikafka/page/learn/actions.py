@@ -20,13 +20,16 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationError, NoNode
 from minikafka.page.learn import clients
 from minikafka.page.learn.clients import (
+    ACKNOWLEDGEMENTS,
     ACKS,
     ANY_PARTITION,
+    BY_HAND,
     DEFAULT_ASSIGNOR,
     OWN_EPOCH,
     SESSION_MS,
     PlayedMember,
     PlayedProducer,
+    PlayedShareMember,
     reason,
 )
 from minikafka.page.learn.hosts import hosts_of
@@ -45,6 +48,7 @@ MAX_SLOW_MS = 60_000
 MAX_TIMERS = 50
 MAX_DELAY_MS = 600_000
 MAX_REVOKE_MS = 600_000
+MAX_WORK_MS = 600_000
 MAX_PARTITION = 999
 MAX_OFFSET = 2**31
 MAX_EPOCH = 2**31 - 1
@@ -154,7 +158,7 @@ class Stagehand:
         self.acts: list[ActionHandle] = []
         self.ack_observers: list[clients.Acknowledged] = []
         self._log = log
-        self._consumers: dict[tuple[str, str], PlayedMember] = {}
+        self._consumers: dict[tuple[str, str], PlayedMember | PlayedShareMember] = {}
         self._producers: dict[tuple[str, int], PlayedProducer] = {}
         self._timers: LessonTimers | None = None
 
@@ -389,19 +393,33 @@ class Stagehand:
 
     async def join_group(self, given: Arguments) -> None:
         """Start a consumer, and return when it has ended."""
-        name = (given["group"], given["member"])
-        known = self._consumers.get(name)
-        if known is not None and not known.has_ended:
-            raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
         try:
             member = PlayedMember(self.cluster, given)
         except ValueError as error:
             raise NotPossible(f"the {given['protocol']} protocol refuses this: {error}") from None
+        await self._join(given, member)
+
+    async def join_share_group(self, given: Arguments) -> None:
+        """Start a share consumer, and return when it has ended."""
+        await self._join(given, PlayedShareMember(self.cluster, given))
+
+    async def _join(self, given: Arguments, member: PlayedMember | PlayedShareMember) -> None:
+        name = (given["group"], given["member"])
+        known = self._consumers.get(name)
+        if known is not None and not known.has_ended:
+            raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
         self._consumers[name] = member
         await member.read()
 
+    async def acknowledge(self, given: Arguments) -> None:
+        """Acknowledge all records that a share consumer holds."""
+        member = self._member(given)
+        if not isinstance(member, PlayedShareMember) or not member.holds_records:
+            raise NotPossible(f"{given['member']} holds no records to be acknowledged by hand")
+        member.acknowledge(given["acknowledgement"])
+
     async def leave_group(self, given: Arguments) -> None:
-        self._member(given).stopping = True
+        self._member(given).stop()
 
     async def vanish(self, given: Arguments) -> None:
         self._member(given).vanish()
@@ -409,7 +427,10 @@ class Stagehand:
     async def commit_offset(self, given: Arguments) -> None:
         """Commit an offset as a member, which may have been killed, as a client does that has
         missed what happened to its group."""
-        member = self._started_member(given).membership
+        consumer = self._started_member(given)
+        if not isinstance(consumer, PlayedMember):
+            raise NotPossible("a share group has no committed offsets")
+        member = consumer.membership
         if given["epoch"] != OWN_EPOCH:
             member = member._replace(generation=given["epoch"])
         await clients.commit(self.cluster, member, _partition(given), given["offset"])
@@ -482,14 +503,14 @@ class Stagehand:
         self.cluster.simulation.unclog(one, other)
         self.cluster.simulation.unclog(other, one)
 
-    def _started_member(self, given: Arguments) -> PlayedMember:
+    def _started_member(self, given: Arguments) -> PlayedMember | PlayedShareMember:
         """Return the last member of this name, also if it has ended."""
         member = self._consumers.get((given["group"], given["member"]))
         if member is None:
             raise NotPossible(f"the group {given['group']} has no member {given['member']}")
         return member
 
-    def _member(self, given: Arguments) -> PlayedMember:
+    def _member(self, given: Arguments) -> PlayedMember | PlayedShareMember:
         member = self._started_member(given)
         if member.has_ended:
             raise NotPossible(f"the group {given['group']} has no member {given['member']}")
@@ -641,6 +662,29 @@ _ROWS = (
             ActionArgument("revoke_ms", "number", 0, 0, MAX_REVOKE_MS),
         ),
         Stagehand.join_group,
+    ),
+    ActionRow(
+        "join_share_group",
+        "Start a consumer of a share group.",
+        (
+            TOPIC,
+            *MEMBER,
+            ActionArgument("max_records", "number", 500, 1, 500),
+            ActionArgument(
+                "acknowledgement", "choice", "accept", choices=(*ACKNOWLEDGEMENTS, BY_HAND)
+            ),
+            ActionArgument("work_ms", "number", 0, 0, MAX_WORK_MS),
+        ),
+        Stagehand.join_share_group,
+    ),
+    ActionRow(
+        "acknowledge",
+        "Acknowledge the records that a share consumer holds.",
+        (
+            *MEMBER,
+            ActionArgument("acknowledgement", "choice", "accept", choices=tuple(ACKNOWLEDGEMENTS)),
+        ),
+        Stagehand.acknowledge,
     ),
     ActionRow("leave_group", "Stop a consumer in order.", MEMBER, Stagehand.leave_group),
     ActionRow("vanish", "Kill a consumer.", MEMBER, Stagehand.vanish),

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
 from minikafka.client import (
+    AcknowledgeType,
     Consumer,
     ConsumerConfig,
     ConsumerRecord,
     Producer,
     ProducerConfig,
     RebalanceListener,
+    ShareConsumer,
+    ShareConsumerConfig,
+    ShareRecord,
 )
 from minikafka.client.connections import Connections
 from minikafka.client.producer.sender import RecordMetadata
-from minikafka.client.session import Coordinators
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.core.client.assignors.range import RANGE
 from minikafka.core.client.consumer.group_calls import offset_commit
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
@@ -42,6 +47,12 @@ OWN_EPOCH = -1
 SESSION_MS = 10_000
 DEFAULT_ASSIGNOR = "default"
 BOOTSTRAP_SERVER = -1  # the node id of the first one
+BY_HAND = "by_hand"
+ACKNOWLEDGEMENTS: Mapping[str, AcknowledgeType] = {
+    "accept": AcknowledgeType.ACCEPT,
+    "release": AcknowledgeType.RELEASE,
+    "reject": AcknowledgeType.REJECT,
+}
 
 
 def reason(error: BaseException | None) -> str:
@@ -336,32 +347,18 @@ class _Listener(RebalanceListener):
         self._cluster.note(name, **self._member, partitions=[str(each) for each in partitions])
 
 
-class PlayedMember:
-    """A consumer of a group, started by ``read``, that reads until it is stopped or vanishes.
-
-    Raises ValueError as ``group_config``.
-    """
+class _PlayedReader(ABC):
+    """A member of a group, started by ``read``, that reads until it is stopped or vanishes."""
 
     def __init__(self, cluster: SimCluster, given: Mapping[str, Any]) -> None:
-        self.stopping = False
         self.has_ended = False
+        self._stopping = False
         self._cluster = cluster
         self._facts = {"group": given["group"], "member": given["member"]}
-        # A classic member id begins with the client id.
-        named = replace(cluster.client_config, client_id=given["member"])
-        self._consumer = Consumer(cluster.client_host.world, named, group_config(given))
-        self._topics = [topic for topic in (given["topic"], given["second_topic"]) if topic]
-        self._listener = _Listener(cluster, **self._facts, revoke_ms=given["revoke_ms"])
-        self._membership = self._consumer.group_metadata
+        self._config = replace(cluster.client_config, client_id=given["member"])
         self._reading: asyncio.Task[None] | None = None
 
-    @property
-    def membership(self) -> GroupMetadata:
-        """The member as it knows itself; of one that has ended, as it did at last."""
-        return self._membership if self.has_ended else self._consumer.group_metadata
-
     async def read(self) -> None:
-        self._consumer.subscribe(self._topics, listener=self._listener)
         self._reading = asyncio.ensure_future(self._poll())
         self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
         try:
@@ -371,24 +368,130 @@ class PlayedMember:
         if not self._reading.cancelled():
             self._reading.result()
 
+    def stop(self) -> None:
+        """End in order, soon."""
+        self._stopping = True
+
     def vanish(self) -> None:
-        """End as if killed: the group gets no LeaveGroup request."""
+        """End as if killed: the group gets no request to leave."""
         assert self._reading is not None
         self._end()
-        self._consumer.session.connections.close()
+        self._session.connections.close()
         self._reading.cancel()
+
+    def _end(self) -> None:
+        self.has_ended = True
+
+    @property
+    @abstractmethod
+    def _session(self) -> ClusterSession: ...
+
+    @abstractmethod
+    async def _poll(self) -> None:
+        """Read until it is to stop."""
+
+
+class PlayedMember(_PlayedReader):
+    """A consumer of a group. Raises ValueError as ``group_config``."""
+
+    def __init__(self, cluster: SimCluster, given: Mapping[str, Any]) -> None:
+        super().__init__(cluster, given)
+        # A classic member id begins with the client id.
+        self._consumer = Consumer(cluster.client_host.world, self._config, group_config(given))
+        self._topics = [topic for topic in (given["topic"], given["second_topic"]) if topic]
+        self._listener = _Listener(cluster, **self._facts, revoke_ms=given["revoke_ms"])
+        self._membership = self._consumer.group_metadata
+
+    @property
+    def membership(self) -> GroupMetadata:
+        """The member as it knows itself; of one that has ended, as it did at last."""
+        return self._membership if self.has_ended else self._consumer.group_metadata
+
+    @property
+    def _session(self) -> ClusterSession:
+        return self._consumer.session
 
     def _end(self) -> None:
         if not self.has_ended:
             self._membership = self._consumer.group_metadata
-            self.has_ended = True
+        super()._end()
 
     async def _poll(self) -> None:
+        self._consumer.subscribe(self._topics, listener=self._listener)
         async with self._consumer as consumer:
-            while not self.stopping:
+            while not self._stopping:
                 records = await consumer.poll(POLL_MS)
                 if records:
                     self._cluster.note("consumed", **self._facts, records=len(records))
+
+
+class PlayedShareMember(_PlayedReader):
+    """A member of a share group. It acknowledges the records of each poll alike: after ``work_ms``,
+    or when ``acknowledge`` is called."""
+
+    def __init__(self, cluster: SimCluster, given: Mapping[str, Any]) -> None:
+        super().__init__(cluster, given)
+        own = ShareConsumerConfig(
+            group_id=given["group"],
+            share_acknowledgement_mode="explicit",
+            share_acquire_mode="record_limit",
+            max_poll_records=given["max_records"],
+        )
+        self._consumer = ShareConsumer(cluster.client_host.world, self._config, own)
+        self._topic = given["topic"]
+        self._usual: str = given["acknowledgement"]
+        self._work_ms: int = given["work_ms"]
+        self._decision: asyncio.Future[str | None] | None = None
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether it waits for ``acknowledge``."""
+        return self._decision is not None and not self._decision.done()
+
+    def acknowledge(self, acknowledgement: str) -> None:
+        """Acknowledge the records that it holds."""
+        assert self._decision is not None
+        self._decision.set_result(acknowledgement)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._decision is not None and not self._decision.done():
+            self._decision.set_result(None)
+
+    @property
+    def _session(self) -> ClusterSession:
+        return self._consumer.session
+
+    async def _poll(self) -> None:
+        self._consumer.subscribe([self._topic])
+        async with self._consumer as consumer:
+            while not self._stopping:
+                records = await consumer.poll(POLL_MS)
+                if records:
+                    self._note("acquired", records, deliveries=[r.delivery_count for r in records])
+                    acknowledgement = await self._decide()
+                    if acknowledgement is not None:
+                        await self._acknowledge(records, acknowledgement)
+
+    async def _decide(self) -> str | None:
+        """Return how to acknowledge; None to release the records by leaving."""
+        if self._usual != BY_HAND:
+            await self._cluster.client_host.world.clock.sleep(self._work_ms)
+            return self._usual
+        self._decision = asyncio.get_running_loop().create_future()
+        return await self._decision
+
+    async def _acknowledge(self, records: Sequence[ShareRecord], acknowledgement: str) -> None:
+        for record in records:
+            self._consumer.acknowledge(record, ACKNOWLEDGEMENTS[acknowledgement])
+        outcomes = await self._consumer.commit()
+        errors = [error for error in outcomes.values() if error is not None]
+        facts = {"error": reason(errors[0])} if errors else {}
+        self._note("acknowledged", records, acknowledgement=acknowledgement, **facts)
+
+    def _note(self, name: str, records: Sequence[ShareRecord], **facts: object) -> None:
+        offsets = [record.offset for record in records]
+        self._cluster.note(name, **self._facts, offsets=offsets, **facts)
 
 
 def _retrieve(ended: asyncio.Task[None]) -> None:

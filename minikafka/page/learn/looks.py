@@ -6,7 +6,7 @@ that are up. They send nothing and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -17,16 +17,20 @@ from minikafka.core.group.consumer.member import NOT_JOINED
 from minikafka.core.group.group import Group
 from minikafka.core.group.records import ModernGroupRecord, decode_record
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.core.share.records import ShareRecord
+from minikafka.core.share.records import decode_record as decode_share_record
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
     PartitionAndReplica,
     ReplicaAssignment,
     TopicPartition,
 )
 from minikafka.kernel.ports import NoNode
 from minikafka.protocol.records.batch import RecordBatch
-from minikafka.protocol.records.record import decode_records
+from minikafka.protocol.records.record import Record, decode_records
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.coordinator.group_facts import facts_of_each
 from minikafka.server.node.state_facts import transaction_facts
@@ -204,6 +208,9 @@ def shares(cluster: SimCluster, name: str) -> dict[str, list[int]]:
     if isinstance(found, ConsumerGroup):
         current = {member: found.current.get(member, NOT_JOINED) for member in found.members}
         return {member: sorted(chain(*each.assigned.values())) for member, each in current.items()}
+    if isinstance(found, ShareGroup):
+        joined = found.current.items()
+        return {member: sorted(chain(*each.assigned.values())) for member, each in joined}
     return {}
 
 
@@ -235,12 +242,17 @@ def group_records(cluster: SimCluster, name: str) -> list[ModernGroupRecord]:
     partition = group_partition(cluster, name)
     if partition is None:
         return []
-    logs = _log_files(cluster, cluster.leader(partition), partition)
-    records = chain.from_iterable(map(decode_records, logs))
+    records = _stored_records(cluster, partition)
     decoded = (decode_record(each.key or b"", each.value) for each in records)
     return [
         each for each in decoded if isinstance(each, ModernGroupRecord) and each.group_id == name
     ]
+
+
+def _stored_records(cluster: SimCluster, partition: TopicPartition) -> Iterator[Record]:
+    """Iterate over the records in the files of a partition's leader."""
+    logs = _log_files(cluster, cluster.leader(partition), partition)
+    return chain.from_iterable(map(decode_records, logs))
 
 
 def _log_files(cluster: SimCluster, broker: int, partition: TopicPartition) -> list[bytes]:
@@ -253,6 +265,44 @@ def _log_files(cluster: SimCluster, broker: int, partition: TopicPartition) -> l
         for name, file in files
         if name.endswith(".log") and isinstance(file, SimInode)
     ]
+
+
+def share_partition(
+    cluster: SimCluster, name: str, partition: TopicPartition
+) -> dict[str, Any] | None:
+    """Return what the leader of a partition knows of the records that a share group reads there.
+
+    Those from ``start`` to ``end``, both inclusive, are in flight: ``records`` has for each offset
+    the state, the member that has acquired it, and how often it was delivered. Of several brokers
+    that believe to lead, the one with the highest leader epoch counts. None while no leader has
+    read the stored state."""
+    found = {
+        led.leader_epoch: (broker, led.machine)
+        for broker, node in cluster.nodes().items()
+        for led in node.entities.shares
+        if (led.key.group_id, led.topic_partition) == (name, partition) and led.machine
+    }
+    if not found:
+        return None
+    leader, machine = found[max(found)]
+    records = {
+        offset: (delivery.state.name, delivery.member_id, delivery.count)
+        for first, last, delivery in machine.states()
+        for offset in range(max(first, machine.start_offset), last + 1)
+    }
+    bounds = {"start": machine.start_offset, "end": machine.end_offset}
+    return {"leader": leader, **bounds, "records": records}
+
+
+def share_records(cluster: SimCluster, name: str) -> list[ShareRecord]:
+    """Return the records of a share group in ``__share_group_state``, from the files of the share
+    coordinators: in the order of each log."""
+    data, _ = cluster.simulation.zookeeper.tree.get(paths.topic(SHARE_GROUP_STATE_TOPIC))
+    numbers = sorted(TopicZnode.decode(SHARE_GROUP_STATE_TOPIC, data).assignment)
+    places = [TopicPartition(SHARE_GROUP_STATE_TOPIC, number) for number in numbers]
+    stored = chain.from_iterable(_stored_records(cluster, place) for place in places)
+    decoded = (decode_share_record(each.key or b"", each.value) for each in stored)
+    return [each for each in decoded if each is not None and each.key.group_id == name]
 
 
 def transaction(cluster: SimCluster, transactional_id: str) -> dict[str, Any] | None:

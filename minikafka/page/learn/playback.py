@@ -242,6 +242,7 @@ def checked_settings(recipe: Recipe) -> Mapping[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": str(min(3, recipe.brokers)),
+        "share.coordinator.state.topic.num.partitions": "4",
     }
     settings = defaults | dict(recipe.settings)
     try:

@@ -22,5 +22,6 @@ TABLE: Final[Mapping[int, str]] = {
     14: "partitioners",
     15: "assignors",
     16: "consumer-groups",
-    17: "playground",
+    17: "share-groups",
+    18: "playground",
 }

@@ -40,6 +40,11 @@ def test_defaults_are_filled_in() -> None:
         ("produce", {"key": 5}, "produce: key is a text"),
         ("join_group", {"group": ""}, "join_group: group is a text"),
         ("join_group", {"protocol": "new"}, "join_group: protocol is one of classic, consumer"),
+        (
+            "acknowledge",
+            {"acknowledgement": "by_hand"},
+            "acknowledge: acknowledgement is one of accept, release, reject",
+        ),
     ],
 )
 def test_wrong_arguments_are_clear_errors(
