@@ -175,10 +175,12 @@ class TransactionLab:
         producer: ProducerIdAndEpoch,
         *partitions: TopicPartition,
         transactional_id: str = ID,
+        client_version: int | None = None,
     ) -> list[ErrorCode]:
         responses: list[ErrorCode] = []
+        version = self.version if client_version is None else client_version
         self.coordinator.add_partitions(
-            transactional_id, producer, partitions, self.version, responses.append
+            transactional_id, producer, partitions, version, responses.append
         )
         return responses
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -38,10 +39,11 @@ class ModelPartition:
 
 @dataclass
 class ModelProducer:
-    """A client: its id and epoch, and its current transaction. ``ending`` is the outcome that it
-    has requested; it writes nothing until that request succeeds."""
+    """A client: its id and epoch, the version of its transactions, and the current one. ``ending``
+    is the outcome that it has requested; it writes nothing until that request succeeds."""
 
     identity: ProducerIdAndEpoch
+    version: int
     number: int = 0
     wrote: bool = False
     ending: bool | None = None
@@ -54,6 +56,7 @@ class Play:
 
     dice: Random
     lab: TransactionLab
+    continues: bool  # a producer that names its epoch goes on with the next one
     producers: list[ModelProducer] = field(default_factory=list)
     given: set[ProducerIdAndEpoch] = field(default_factory=set)
     partitions: dict[tuple[TopicPartition, int], ModelPartition] = field(
@@ -75,14 +78,14 @@ class Play:
         responses = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
         if responses and responses[0].error is ErrorCode.NONE:
             got = ProducerIdAndEpoch(responses[0].producer_id, responses[0].producer_epoch)
-            if expected is not None and self.lab.version == 2:
+            if expected is not None and self.continues:
                 self._continue(expected, got)  # who ends its transaction may get the same epoch
                 return
             if expected is None:  # a repeated request gets the same epoch
                 assert got not in self.given, "two producers with one epoch"
             if got not in self.given:
                 self.given.add(got)
-                self.producers.append(ModelProducer(got))
+                self.producers.append(ModelProducer(got, self.lab.version))
 
     def write(self) -> None:
         """Add a partition, and write to it if the coordinator has added it."""
@@ -90,11 +93,11 @@ class Play:
         if producer is None or producer.ending is not None:
             return
         where = self.dice.choice(PARTITIONS)
-        self.lab.add(producer.identity, where)
+        self.lab.add(producer.identity, where, client_version=producer.version)
         verified = self.lab.coordinator.verify_partitions(ID, producer.identity, [where])[where]
         log = self.partitions[where, producer.identity.producer_id]
         if verified is ErrorCode.NONE and producer.identity.epoch >= log.epoch:
-            if self.lab.version == 2:
+            if producer.version == 2:
                 assert log.open_key in (None, (producer.identity, producer.number))
             log.epoch = producer.identity.epoch
             log.open_key = (producer.identity, producer.number)
@@ -106,14 +109,14 @@ class Play:
             return
         commit = self.dice.random() < 0.6 if producer.ending is None else producer.ending
         producer.ending = commit
-        key = (producer.identity, producer.number)
+        key, version = (producer.identity, producer.number), producer.version
 
-        lost = self.lab.version == 2 and self.dice.random() < 0.2
+        lost = version == 2 and self.dice.random() < 0.2
 
         def respond(result: ProducerResult) -> None:
             if result.error is ErrorCode.NONE:
                 assert self.promised.setdefault(key, commit) is commit
-                if self.lab.version == 2:
+                if version == 2:
                     got = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
                     assert got == key[0]._replace(epoch=key[0].epoch + 1)
                     if not lost:
@@ -122,14 +125,15 @@ class Play:
                     producer.number, producer.wrote = producer.number + 1, False
                     producer.ending = None
 
-        self.lab.coordinator.end(ID, producer.identity, commit, self.lab.version, respond)
+        self.lab.coordinator.end(ID, producer.identity, commit, version, respond)
 
     def _continue(self, identity: ProducerIdAndEpoch, got: ProducerIdAndEpoch) -> None:
-        """Let the producer with this identity continue with another one."""
+        """Let the producer with this identity continue with another one, in the version of now."""
         self.given.add(got)
         for producer in self.producers:
             if producer.identity == identity:
                 producer.identity, producer.wrote, producer.ending = got, False, None
+                producer.version = self.lab.version
 
     def _someone(self) -> ModelProducer | None:
         return self.dice.choice(self.producers[-4:]) if self.producers else None
@@ -156,7 +160,8 @@ class Play:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if markers.producer_epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if markers.client_version == 2 and markers.producer_epoch == log.epoch and log.open_key:
+        version = item.context.shard.marker_version(markers)
+        if version == 2 and markers.producer_epoch == log.epoch and log.open_key:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         log.epoch, log.coordinator_epoch = markers.producer_epoch, item.context.epoch
         if log.open_key is not None:
@@ -177,6 +182,9 @@ class Play:
         self.lab.clock.advance(self.dice.choice([100, 1000, TIMEOUT_MS + 1]))
         self.lab.coordinator.abort_timed_out()
 
+    def change_version(self) -> None:
+        self.lab.version = self.dice.choice([0, 2])
+
     def fail_over(self) -> None:
         """Another broker becomes leader, possibly without unreplicated records."""
         self._collect()
@@ -188,13 +196,26 @@ class Play:
 
 
 # Those beyond the range found markers for decisions that only their coordinator had.
+SEEDS = [*range(40), 190, 336]
+
+
 @pytest.mark.mission("TV2-3")
 @pytest.mark.parametrize("version", [0, 2])
-@pytest.mark.parametrize("seed", [*range(40), 190, 336])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_transaction_ends_once_and_with_its_promised_outcome(seed: int, version: int) -> None:
-    play = Play(Random(seed), TransactionLab(version=version))
+    run(Play(Random(seed), TransactionLab(version=version), continues=version == 2))
+
+
+@pytest.mark.mission("TV2-3")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_transactions_end_when_their_version_changes_in_between(seed: int) -> None:
+    play = Play(Random(seed), TransactionLab(version=2), continues=True)
+    run(play, 3 * [play.change_version])
+
+
+def run(play: Play, further: Sequence[Callable[[], None]] = ()) -> None:
     events = [play.begin] + 6 * [play.write] + 3 * [play.end] + 4 * [play.deliver]
-    events += [play.hold, play.release, play.release, play.wait, play.fail_over]
+    events += [play.hold, play.release, play.release, play.wait, play.fail_over, *further]
     for _ in range(STEPS):
         play.dice.choice(events)()
     play.lab.log.held = False
