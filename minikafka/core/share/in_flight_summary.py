@@ -9,7 +9,7 @@ from typing import NamedTuple
 from minikafka.core.share.in_flight import Delivery, RecordState
 
 
-class Run(NamedTuple):
+class InFlightRun(NamedTuple):
     """Offsets from ``first`` to ``last``, both inclusive, whose deliveries are alike. Those that
     are not ``is_written`` return to the member if the share coordinator does not store the change.
     ``locked_until_ms`` is -1 without a lock."""
@@ -30,7 +30,7 @@ class InFlightSummary(NamedTuple):
     records: Mapping[RecordState, int]
     attempts: Mapping[int, int]
     num_runs: int
-    runs: tuple[Run, ...]
+    runs: tuple[InFlightRun, ...]
     num_deliveries: int
 
 
@@ -41,9 +41,9 @@ def in_flight_summary(
     offset."""
     records: Counter[RecordState] = Counter()
     attempts: Counter[int] = Counter()
-    runs: list[Run] = []
+    runs: list[InFlightRun] = []
     num_runs = num_deliveries = 0
-    current: Run | None = None
+    current: InFlightRun | None = None
     for given_first, last, delivery in deliveries:
         num_deliveries += 1
         if last < start_offset:
@@ -65,8 +65,8 @@ def in_flight_summary(
     return InFlightSummary(records, attempts, num_runs, tuple(runs), num_deliveries)
 
 
-def _run(first: int, last: int, delivery: Delivery) -> Run:
-    return Run(
+def _run(first: int, last: int, delivery: Delivery) -> InFlightRun:
+    return InFlightRun(
         first,
         last,
         delivery.state,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from minikafka.core.share.in_flight import UNLOCKED, RecordState
-from minikafka.core.share.in_flight_summary import Run, in_flight_summary
+from minikafka.core.share.in_flight_summary import InFlightRun, in_flight_summary
 from minikafka.core.share.share_partition import SharePartition
 from minikafka.server.broker.share.share_partitions import LedSharePartition, SharePartitions
 
@@ -72,7 +72,7 @@ def _in_flight(
     }
 
 
-def _run(run: Run, wall_offset_ms: int) -> dict[str, Any]:
+def _run(run: InFlightRun, wall_offset_ms: int) -> dict[str, Any]:
     is_locked = run.locked_until_ms != UNLOCKED and run.state is RecordState.ACQUIRED
     return {
         "first": run.first,
