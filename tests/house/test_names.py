@@ -22,7 +22,7 @@ ALLOWED = {
     "ForgottenTopic": "protocol/messages",
     "LeaderIdAndEpoch": "protocol/messages",
     "Member": "protocol/messages",
-    "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern and .streams",
+    "MemberState": "AbstractCoordinator.MemberState, coordinator.group.modern.MemberState",
     "NodeEndpoint": "protocol/messages",
     "PartitionData": "protocol/messages",
     "PartitionMetadata": "protocol/messages, core.metadata_image",

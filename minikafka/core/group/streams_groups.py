@@ -22,7 +22,7 @@ from minikafka.core.group.settings import SettingsOf
 from minikafka.core.group.streams.config import StreamsGroupConfig
 from minikafka.core.group.streams.group import StreamsGroup
 from minikafka.core.group.streams.heartbeat import (
-    Heartbeat,
+    StreamsHeartbeat,
     StreamsHeartbeatResult,
     assign_tasks,
     fence_members,
@@ -62,7 +62,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
     # -- requests
 
     def heartbeat(
-        self, facts: Heartbeat, respond: RespondStreams, image: MetadataImage, now_ms: int
+        self, facts: StreamsHeartbeat, respond: RespondStreams, image: MetadataImage, now_ms: int
     ) -> GroupResult[None]:
         """Handle a StreamsGroupHeartbeat request that ``check_request`` accepts. The first one of a
         member creates the group, or takes the place of a classic group without members."""
@@ -110,7 +110,7 @@ class StreamsGroups(ModernGroups[StreamsGroup]):
     def _process(
         self,
         changes: GroupChanges[StreamsGroup],
-        facts: Heartbeat,
+        facts: StreamsHeartbeat,
         image: MetadataImage,
         now_ms: int,
         result: GroupResult[None],

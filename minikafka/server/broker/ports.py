@@ -21,7 +21,7 @@ from minikafka.core.group.rebalance import SyncFacts
 from minikafka.core.group.result import RespondHeartbeat, RespondOffsets, RespondShareHeartbeat
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.share.offset import SharePartitionOffset
-from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeat
 from minikafka.core.group.streams_groups import RespondStreams
 from minikafka.core.share.state_requests import StateRequest, StateResponse
 from minikafka.core.transaction.result import ProducerResult, RespondProducer
@@ -150,7 +150,7 @@ class GroupCoordination(Protocol):
         self, group_id: str, facts: ShareHeartbeatFacts, respond: RespondShareHeartbeat
     ) -> None: ...
 
-    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None: ...
+    def streams_heartbeat(self, facts: StreamsHeartbeat, respond: RespondStreams) -> None: ...
 
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity]

@@ -39,7 +39,7 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.streams.description import streams_described
-from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeat
 from minikafka.core.group.streams.heartbeat import check_request as check_streams_request
 from minikafka.core.group.streams_groups import RespondStreams, refused_heartbeat
 from minikafka.core.metadata_image import MetadataImage
@@ -221,7 +221,7 @@ class GroupCoordinator:
                 error=error.code.name,
             )
 
-    def streams_heartbeat(self, facts: Heartbeat, respond: RespondStreams) -> None:
+    def streams_heartbeat(self, facts: StreamsHeartbeat, respond: RespondStreams) -> None:
         """Handle StreamsGroupHeartbeat. ``respond`` is called when the member's new state is
         replicated, or with an error."""
         try:

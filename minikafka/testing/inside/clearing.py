@@ -18,7 +18,7 @@ from minikafka.core.group.group import Group
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
 from minikafka.core.group.streams.group import StreamsGroup
-from minikafka.core.group.streams.heartbeat import Heartbeat
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeat
 from minikafka.kernel.cluster import INTERNAL_TOPICS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import (
@@ -190,7 +190,7 @@ class ClusterClearing:
             elif isinstance(group, StreamsGroup):
                 for member_id in list(group.members):
                     request = StreamsGroupHeartbeatRequest(group_id, member_id, LEAVES)
-                    coordinator.streams_heartbeat(Heartbeat(request), lambda _: None)
+                    coordinator.streams_heartbeat(StreamsHeartbeat(request), lambda _: None)
             elif isinstance(group, Group):
                 members = [
                     MemberIdentity(member.member_id, member.group_instance_id)

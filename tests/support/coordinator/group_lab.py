@@ -20,7 +20,7 @@ from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_re
 from minikafka.core.group.settings import GroupSettings
 from minikafka.core.group.share.group import ShareGroup
 from minikafka.core.group.share.heartbeat import ShareHeartbeatFacts
-from minikafka.core.group.streams.heartbeat import Heartbeat, StreamsHeartbeatResult
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from minikafka.core.log.verification import Verification
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -381,7 +381,7 @@ class GroupLab:
         responses: list[StreamsHeartbeatResult] = []
         request = StreamsGroupHeartbeatRequest(group_id, member_id, epoch, **fields)
         self.coordinator.streams_heartbeat(
-            Heartbeat(request, "client", "/127.0.0.1"), responses.append
+            StreamsHeartbeat(request, "client", "/127.0.0.1"), responses.append
         )
         return responses
 

@@ -63,7 +63,7 @@ _FIRST_EPOCH: Final = 2  # a member whose assignment is delayed has the epoch 1
 _STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
-class Heartbeat(NamedTuple):
+class StreamsHeartbeat(NamedTuple):
     """A StreamsGroupHeartbeat request and the client that has sent it."""
 
     request: StreamsGroupHeartbeatRequest
@@ -158,7 +158,7 @@ def _stored_topology(topology: Topology) -> StreamsGroupTopologyValue:
 
 def heartbeat(
     changes: GroupChanges[StreamsGroup],
-    facts: Heartbeat,
+    facts: StreamsHeartbeat,
     image: MetadataImage,
     config: StreamsGroupConfig,
 ) -> StreamsHeartbeatResult:
@@ -220,7 +220,7 @@ def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
 # ---- admission
 
 
-def _admit(group: StreamsGroup, facts: Heartbeat, config: StreamsGroupConfig) -> None:
+def _admit(group: StreamsGroup, facts: StreamsHeartbeat, config: StreamsGroupConfig) -> None:
     """Check that the sender has a known member epoch, or that there is room for it to join.
 
     As in Kafka 4.2 a full group refuses also a member that joins again. Raises KafkaError:
@@ -241,7 +241,7 @@ def require_member(group: StreamsGroup, member_id: str) -> CurrentTasks:
     return group.current.get(member_id, NOT_JOINED)
 
 
-def _lost_response(known: CurrentTasks, facts: Heartbeat) -> bool:
+def _lost_response(known: CurrentTasks, facts: StreamsHeartbeat) -> bool:
     """Whether the member may have missed the response that raised its epoch."""
     owned, assigned = facts.owned, known.assigned
     return (
@@ -257,7 +257,7 @@ def _is_within(owned: Tasks, assigned: Tasks) -> bool:
     return all(some <= assigned.get(name, frozenset()) for name, some in owned.items())
 
 
-def _store_metadata(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> bool:
+def _store_metadata(changes: GroupChanges[StreamsGroup], facts: StreamsHeartbeat) -> bool:
     """Store the metadata of a member. Return whether it is new, or has changed."""
     group, request = changes.group, facts.request
     known = group.members.get(request.member_id)
@@ -269,7 +269,7 @@ def _store_metadata(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> bo
     return True
 
 
-def _described(known: StreamsGroupMember, facts: Heartbeat) -> StreamsGroupMember:
+def _described(known: StreamsGroupMember, facts: StreamsHeartbeat) -> StreamsGroupMember:
     """Return the metadata of a member: the fields of the request, else the known ones."""
     request = facts.request
     timeout_ms, endpoint = request.rebalance_timeout_ms, request.user_endpoint
@@ -396,7 +396,7 @@ def assign_tasks(changes: GroupChanges[StreamsGroup], configured: ConfiguredTopo
     )
 
 
-def _reconcile(changes: GroupChanges[StreamsGroup], facts: Heartbeat) -> CurrentTasks:
+def _reconcile(changes: GroupChanges[StreamsGroup], facts: StreamsHeartbeat) -> CurrentTasks:
     """Take a member one step towards its target. Return its tasks.
 
     While the assignment is delayed the target is empty. Raises KafkaError: FENCED_MEMBER_EPOCH.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from minikafka.core.group.streams.heartbeat import Heartbeat, StreamsHeartbeatResult
+from minikafka.core.group.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from minikafka.core.group.streams.topology import InternalTopic
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.topic_names import name_problem
@@ -61,7 +61,7 @@ class StreamsGroupHeartbeatHandler:
         if refusal is not None:
             return refusal
         outcome: asyncio.Future[StreamsHeartbeatResult] = asyncio.get_running_loop().create_future()
-        facts = Heartbeat(request, context.client_id, f"/{context.client_host}")
+        facts = StreamsHeartbeat(request, context.client_id, f"/{context.client_host}")
         self._groups.streams_heartbeat(facts, outcome.set_result)
         result = await outcome
         if result.missing:
