@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from minikafka.core.client.admin.groups import GroupDescription
+from minikafka.core.client.admin.groups import SHARE, STREAMS, GroupDescription
+from minikafka.core.client.admin.streams_groups import StreamsGroupDescription
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
@@ -27,11 +28,12 @@ Labels = Mapping[str, object]
 
 
 class Lags(NamedTuple):
-    """What one scrape shows. ``committed`` and ``described`` are of groups."""
+    """What one scrape shows. ``committed`` and ``described`` are of groups that commit offsets:
+    share groups do not."""
 
     view: ClusterView
     offsets: Mapping[TopicPartition, PartitionOffsets]
-    described: Mapping[str, GroupDescription]
+    described: Mapping[str, GroupDescription | StreamsGroupDescription]
     committed: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
 
 
@@ -65,10 +67,14 @@ class LagMetrics:
         ]
         offsets = await reader.offsets(partitions[:MAX_PARTITIONS], errors)
         listed = await reader.list_groups(errors)
-        coordinators = {name: listed[name][0] for name in sorted(listed)[:MAX_GROUPS]}
-        described = await reader.describe_groups(coordinators, errors)
+        committing = sorted(name for name, row in listed.items() if row[1].group_type != SHARE)
+        coordinators = {name: listed[name][0] for name in committing[:MAX_GROUPS]}
+        of_streams = {n: at for n, at in coordinators.items() if listed[n][1].group_type == STREAMS}
+        others = {name: at for name, at in coordinators.items() if name not in of_streams}
+        described = await reader.describe_groups(others, errors)
+        streams = await reader.describe_streams_groups(of_streams, errors)
         committed = await reader.committed(coordinators, errors)
-        return Lags(view, offsets, described, committed)
+        return Lags(view, offsets, {**described, **streams}, committed)
 
 
 def exposition(lags: Lags) -> str:

@@ -18,12 +18,14 @@ from minikafka.core.client.admin.groups import (
     describe_consumer_groups,
     describe_groups,
 )
+from minikafka.core.client.admin.share_groups import SharePartitionStart, describe_share_groups
 from minikafka.core.client.admin.transactions import describe_transactions
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.description import listed
 from minikafka.core.group.result import AnyGroup
+from minikafka.core.group.share.group import ShareGroup
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -46,11 +48,12 @@ from minikafka.page.dashboard.cluster_facts import (
     totals,
     transaction_facts,
 )
-from minikafka.page.dashboard.group_facts import group_facts
+from minikafka.page.dashboard.group_facts import group_facts, share_group_facts
 from minikafka.page.dashboard.messages import EntityKey, Facts
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minikafka.protocol.messages.describe_groups import DescribeGroupsResponse
 from minikafka.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from minikafka.protocol.messages.share_group_describe import ShareGroupDescribeResponse
 from minikafka.server.broker.replication.partition import Partition
 from minikafka.server.coordinator.group_coordinator import GroupCoordinator
 from minikafka.server.node.broker import BrokerNode
@@ -284,7 +287,6 @@ class ClusterLook:
         return None if view is None else view.partitions.get(number)
 
     def _group(self, nodes: Mapping[int, BrokerNode], broker: int, group: AnyGroup) -> Facts:
-        described = _described(nodes[broker].entities.groups, group, broker)
         listed_group = listed(group)
         listing = GroupListing(
             group.group_id,
@@ -292,6 +294,9 @@ class ClusterLook:
             listed_group.group_state,
             listed_group.group_type,
         )
+        if isinstance(group, ShareGroup):
+            return self._share_group(nodes, broker, listing)
+        described = _described(nodes[broker].entities.groups, group, broker)
         committed, ends = {}, {}
         for tp in sorted(group.offsets):
             at = group.offsets.get(tp)
@@ -303,6 +308,26 @@ class ClusterLook:
                 ends[tp] = leader.high_watermark
         description = None if isinstance(described, KafkaError) else described
         return group_facts(listing, broker, description, committed, ends)
+
+    def _share_group(
+        self, nodes: Mapping[int, BrokerNode], broker: int, listing: GroupListing
+    ) -> Facts:
+        name = listing.group_id
+        row = nodes[broker].entities.groups.describe_share_group(name)
+        call = describe_share_groups([name], Node(broker, host_name(broker), PORT))
+        described = call.read(ShareGroupDescribeResponse(groups=[row]))[name]
+        starts, leaders = {}, {}
+        for leader, node in nodes.items():
+            for led in node.entities.shares:
+                tp, machine = led.topic_partition, led.machine
+                if led.key.group_id == name and machine is not None and led.error is None:
+                    leaders[tp] = leader
+                    end = node.entities.partitions.require(tp).high_watermark
+                    left = end - machine.start_offset - machine.delivery_complete_count
+                    start = SharePartitionStart(machine.start_offset, led.leader_epoch, left)
+                    starts[tp] = start
+        description = None if isinstance(described, KafkaError) else described
+        return share_group_facts(listing, broker, description, starts, leaders)
 
     def _transactions(self, nodes: Mapping[int, BrokerNode]) -> Entities:
         entities: Entities = {}
