@@ -407,17 +407,15 @@ def _apis(text: str) -> list[str]:
     newest = {int(key): key.max_version_3_9 for key in ApiKey}
     lines = []
     for line in text.splitlines():
-        missing = re.fullmatch(r"\s*\w+\((\d+)\): UNSUPPORTED,?", line)
-        if missing is not None and newest.get(int(missing[1]), 0) is None:
+        named = re.match(r"\s*\w+\((\d+)\): ", line)
+        if named is not None and newest.get(int(named[1]), 0) is None:
             continue
         found = re.fullmatch(r"\s*(\w+\((\d+)\): 0)(?: to (\d+))?( .*)", line)
         if found is None or int(found[2]) not in newest:
             lines.append(line.strip())
             continue
-        of_3_9 = newest[int(found[2])]
-        if of_3_9 is not None:
-            last = min(int(found[3] or 0), of_3_9)
-            lines.append(f"{found[1]} to {last}{found[4]}")
+        last = min(int(found[3] or 0), newest[int(found[2])] or 0)
+        lines.append(f"{found[1]} to {last}{found[4]}")
     return sorted(lines)
 
 

@@ -247,6 +247,8 @@ def test_a_broker_with_a_broken_disk_ends_and_can_be_repaired() -> None:
 PLAYED_IN_TEST_PLAYED_ACTIONS = {
     "add_partitions",
     "commit_offset",
+    "acknowledge",
+    "join_share_group",
     "slow_link",
     "normal_link",
     "hold_message",
