@@ -64,6 +64,9 @@ LEFT_OUT_ROWS = {
     "SHR-9": "brokers with the feature switched off: those of a recipe have it",
     "SHR-12": "consumers of librdkafka and of Java, which do not run in the simulation",
     "SHR-17": "random lives of a share-partition: that of the chapter is told step by step",
+    "SHR-20": "facts of brokers, which the verb debug and the page show",
+    "SHR-21": "the page itself, on which the chapter is read",
+    "SHR-22": "faults of share groups in tests, which docs/how-to/testing.md tells",
     "DOP-14": "needs a broker with two log directories; those of a recipe have one",
 }
 
