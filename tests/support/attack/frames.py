@@ -147,7 +147,7 @@ def _requests(dice: random.Random, keys: list[ApiKey]) -> tuple[bytes, ...]:
 def _request(dice: random.Random, key: ApiKey) -> bytes:
     """A frame of ``key``; with defaults where a value that was drawn cannot be sent."""
     cls = REQUESTS[key]
-    version = dice.randint(0, key.max_version)
+    version = dice.randint(key.first_version, key.max_version)
     client_id = dice.choice((None, "", "attacker", "x" * 5_000, "\n[error] forged=1"))
     header = RequestHeader(key, version, dice.choice((1, -1, 2**31 - 1)), client_id)
     for _ in range(3):
