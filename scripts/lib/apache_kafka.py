@@ -72,6 +72,20 @@ def java_command(
     return [java, *jvm, *logging, "-cp", jars, main_class, *arguments]
 
 
+def java_with_compiler() -> str:
+    """Return the Java that ``java_command`` runs. Raises NoApacheKafka if it cannot compile."""
+    try:
+        java = find_java(os.environ)
+    except ZookeeperError as error:
+        raise NoApacheKafka(str(error)) from None
+    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True)
+    if "jdk.compiler@" not in listed.stdout:
+        raise NoApacheKafka(
+            f"{java} has no compiler: install a JDK (apt-get install default-jdk-headless)"
+        )
+    return java
+
+
 def start_broker(
     version: str,
     properties: Path,

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.testing.inside.cluster import InsideCluster
-from scripts.lib.apache_kafka import NoApacheKafka, class_path, java_command
+from scripts.lib.apache_kafka import NoApacheKafka, class_path, java_command, java_with_compiler
 from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.real_cluster import run_verb
@@ -86,6 +86,7 @@ class Application:
             jars = Path(class_path(KAFKA_4)).parent
             if not any(jars.glob("kafka-streams-*.jar")):
                 pytest.skip("Kafka Streams is missing: run scripts/kafka-jars")
+            java_with_compiler()  # which runs a program's source
             command = java_command(
                 KAFKA_4, str(PROGRAM), bootstrap, "word-count", str(directory / "state")
             )

@@ -23,6 +23,7 @@ from minikafka.core.share.state_requests import request_of
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages import fetch as plain
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.incremental_alter_configs import (
@@ -478,7 +479,16 @@ class Isolation(Consumption):
             if committed is not None:
                 request = EndTxnRequest(*producer, committed)
                 assert not (await self.request(request, 5)).error_code
-                await asyncio.sleep(0.3)  # until the marker is written
+                await self.until_completed(producer[0])
+
+    async def until_completed(self, name: str) -> None:
+        """Wait until the marker of a transaction is written, and the coordinator knows it."""
+        for _ in range(200):
+            response = await self.request(DescribeTransactionsRequest([name]), 0)
+            if response.transaction_states[0].transaction_state.startswith("Complete"):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(response)
 
     async def producer(self, name: str) -> tuple[str, int, int]:
         find = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])  # creates the topic
