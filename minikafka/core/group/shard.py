@@ -92,7 +92,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     awaits_replication = False
 
     def __init__(self, config: GroupConfig, settings: SettingsOf = no_settings) -> None:
-        """``settings`` returns what a group has of its own in the place of ``config``."""
+        """``settings`` returns the settings of a group that replace those of ``config``."""
         self.groups: dict[str, AnyGroup] = {}
         self._config = config
         self._loaded = False

@@ -15,7 +15,7 @@ class Verification:
     that wait for the response; the batch with it must be appended first.
 
     ``adds`` is whether the request also adds the partition to the transaction, as in version 2 of
-    transactions. Then each transaction has an epoch of its own, and begins at sequence number 0.
+    transactions. Then each transaction has its own epoch, and begins at sequence number 0.
     """
 
     __slots__ = ("adds", "lowest_sequence", "producer_epoch", "started_ms")

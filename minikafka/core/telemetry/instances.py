@@ -26,7 +26,7 @@ INTERVALS_OF_LIFE: Final = 3
 _EXPIRED_EVERY_MS: Final = 10_000
 _NEVER_MS: Final = -(1 << 62)
 _RESERVED: Final = frozenset({ZERO_UUID, UUID(int=1)})
-# After these errors a client asks for its subscription at once.
+# After these errors a client requests its subscription at once.
 _ASKS_AT_ONCE: Final = frozenset(
     {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 )

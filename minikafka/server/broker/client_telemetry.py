@@ -107,7 +107,7 @@ class ClientTelemetry:
     def subscription(
         self, client_instance_id: UUID, origin: Origin, attributes: Attributes
     ) -> ClientInstance:
-        """Return the instance of a client that asks for its subscription; one with a new id if it
+        """Return the instance of a client that requests its subscription; one with a new id if it
         has none. Raises KafkaError."""
         while client_instance_id == ZERO_UUID:
             client_instance_id = UUID(bytes=self._entropy.random_bytes(16), version=4)
