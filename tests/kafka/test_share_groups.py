@@ -290,6 +290,8 @@ def test_states_and_their_records_are_those_of_kafka_4(theirs: str, ours: str) -
 SIZES = (3, 5, 2, 4)  # of the record batches in partition 0
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LIMITED: dict[str, Any] = {"share_acquire_mode": 1}
+# At the first fetch of a share-partition, a broker reads its state before it has records.
+PATIENT: dict[str, Any] = {"max_wait_ms": TIMEOUT_MS // 2}
 
 
 class Consumption(Conversation):
@@ -387,7 +389,7 @@ async def sessions(talk: Consumption) -> None:
 
 async def acquiring(talk: Consumption) -> None:
     await talk.fetch("a share-partition that has no state", "m1", 0, partitions=(1,))
-    await talk.fetch("a whole batch for one record", "m1", 0, max_records=1)
+    await talk.fetch("a whole batch for one record", "m1", 0, max_records=1, **PATIENT)
     await talk.fetch("in batches of two", "m2", 0, batch_size=2, max_records=7)
     await talk.fetch("one record alone", "m3", 0, max_records=1, **LIMITED)
     await talk.fetch("two others", "m3", 1, max_records=2, **LIMITED)
@@ -514,7 +516,7 @@ class Isolation(Consumption):
 
     async def consume(self, group: str) -> None:
         self.group = group
-        await self.fetch(f"{group}: a few", "m1", 0, partitions=(1,), max_records=1)
+        await self.fetch(f"{group}: a few", "m1", 0, partitions=(1,), max_records=1, **PATIENT)
         await self.fetch(f"{group}: one", "m1", 1, partitions=(), max_records=1, **LIMITED)
         await self.fetch(f"{group}: more", "m1", 2, partitions=(), batch_size=3)
         await self.fetch(f"{group}: no more", "m1", 3, partitions=())

@@ -15,6 +15,8 @@ from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import PUSHED
 from minikafka.network.channel import Channel
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -75,6 +77,19 @@ class Client:
         self._channel.close()
 
 
+async def lists_telemetry(cluster: SimCluster, broker: int) -> bool:
+    """Return whether ApiVersions lists both APIs; not one without the other."""
+    world = cluster.client_host.world
+    channel = await Channel.open(world.network, world.clock, host_name(broker), PORT, "any")
+    listed = {
+        row.api_key for row in (await channel.request(ApiVersionsRequest(), 0, 10_000)).api_keys
+    }
+    channel.close()
+    found = listed & {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert len(found) in (0, 2)
+    return bool(found)
+
+
 async def started(cluster: SimCluster) -> Admin:
     cluster.start()
     await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
@@ -98,6 +113,7 @@ async def until_asked(cluster: SimCluster, broker: int, *metrics: str) -> None:
 def test_a_resource_reaches_every_broker_and_ends_with_its_last_key() -> None:
     async def play(cluster: SimCluster) -> None:
         async with await started(cluster) as admin:
+            assert not await lists_telemetry(cluster, 1)
             await cluster.stop(3)
             changes = [ConfigAlteration("metrics", "b,a"), ConfigAlteration("interval.ms", "1000")]
             await admin.incremental_alter_configs(METRICS, "some /name", changes)
@@ -106,6 +122,8 @@ def test_a_resource_reaches_every_broker_and_ends_with_its_last_key() -> None:
             cluster.start(3)
             await cluster.until("3 is up", lambda: 3 in cluster.nodes())
             await until_asked(cluster, 3, "a", "b")
+            for broker in (1, 2, 3):
+                assert await lists_telemetry(cluster, broker)
             (resource,) = await admin.list_config_resources([METRICS])
             assert resource.name == "some /name"
             for key in ("metrics", "interval.ms"):
@@ -114,6 +132,7 @@ def test_a_resource_reaches_every_broker_and_ends_with_its_last_key() -> None:
             assert await admin.list_config_resources([METRICS]) == []
             for broker in (1, 2, 3):
                 await until_asked(cluster, broker)
+                assert not await lists_telemetry(cluster, broker)
             with pytest.raises(KafkaError) as refused:
                 await admin.alter_configs(METRICS, "x", {"match": "a=b"})
             assert refused.value.code is ErrorCode.INVALID_CONFIG

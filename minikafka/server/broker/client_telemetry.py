@@ -36,6 +36,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import PUSHED, MetricKind, Metrics, tag_value
 from minikafka.kernel.ports import Clock, Entropy
 from minikafka.kernel.slices import run_in_slices
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.compression import (
     Compression,
     DecompressedTooLarge,
@@ -48,6 +49,7 @@ from minikafka.server.zookeeper.store import ZkStore
 MAX_DECOMPRESSED_BYTES: Final = 4 * 1024 * 1024
 _OF_KAFKA: Final = "kafka.server:type=client-metrics"
 _OWN: Final = "minikafka.server:type=ClientTelemetry"
+_APIS: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _IDENTITY: Final = (CLIENT_INSTANCE_ID, CLIENT_ID, SOFTWARE_NAME, SOFTWARE_VERSION)
 
 
@@ -101,6 +103,12 @@ class ClientTelemetry:
                 self._log.error("client_metrics_malformed", resource=name, error=str(error))
                 continue
             self._instances.set_resource(name, subscription)
+
+    @property
+    def unlisted_apis(self) -> Collection[ApiKey]:
+        """The APIs that ApiVersions need not list: without a resource, nobody wants metrics. A
+        Kafka broker lists them if a plug-in receives metrics."""
+        return () if self._instances.resources else _APIS
 
     # -- requests
 

@@ -387,6 +387,7 @@ class BrokerNode:
             stalls=stalls.meter,
             metrics=self.metrics,
             features=lambda: FeatureState(features.supported, features.levels, features.epoch),
+            unlisted=lambda: self._parts.telemetry.unlisted_apis,
             quotas=client_quotas,
             seam=self._make_seam(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,11 +30,18 @@ class FeatureState(NamedTuple):
 
 
 class ApiVersionsHandler:
-    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions."""
+    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions.
+    ``unlisted`` returns the keys of those that clients need not know of now."""
 
-    def __init__(self, served: list[ApiVersion], features: Callable[[], FeatureState]) -> None:
+    def __init__(
+        self,
+        served: list[ApiVersion],
+        features: Callable[[], FeatureState],
+        unlisted: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.served = served
         self._features = features
+        self._unlisted = unlisted
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
         if not request.is_valid(context.version):
@@ -50,8 +57,9 @@ class ApiVersionsHandler:
         """Return the response in a version. Clients of version 3 may fail on a feature whose lowest
         level is 0, so that it is not listed for them (KAFKA-17492)."""
         supported, finalized, epoch = self._features()
+        unlisted = self._unlisted()
         return ApiVersionsResponse(
-            api_keys=self.served,
+            api_keys=[row for row in self.served if row.api_key not in unlisted],
             supported_features=[
                 SupportedFeatureKey(name, *levels)
                 for name, levels in supported.items()

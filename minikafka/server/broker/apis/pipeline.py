@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import replace
@@ -341,11 +341,13 @@ class Apis:
         stalls: StallMeter | None = None,
         metrics: Metrics | None = None,
         features: Callable[[], FeatureState] = FeatureState,
+        unlisted: Callable[[], Collection[int]] = tuple,
         quotas: ClientQuotas | None = None,
         seam: Seam | None = None,
     ) -> None:
         """Serve the APIs of ``table`` that ``release`` has, up to the newest versions of the
-        release. ``features`` returns the supported and the finalized features."""
+        release. ``features`` returns the supported and the finalized features, ``unlisted`` the
+        keys of the APIs that are served, but not listed now."""
         self._table = table
         self._services = services
         self._seam = seam
@@ -363,7 +365,7 @@ class Apis:
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         self._shown = release  # to clients
-        self._api_versions = ApiVersionsHandler([], features)
+        self._api_versions = ApiVersionsHandler([], features, unlisted)
         self._api_keys = {int(api_key): api_key for api_key in (*table, ApiKey.API_VERSIONS)}
         self._rows: dict[int, ServedApi] = {}  # of the APIs that had requests
         self._list_versions()
