@@ -19,6 +19,7 @@ from scripts.lib.bench import (
     idle,
     kafka,
     loads,
+    members,
     page,
     partitioners,
     processes,
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "client": clients.run,
     "partitioners": partitioners.run,
     "security": security.run,
+    "members": members.run,
     "shares": shares.run,
     "page": page.run,
     "tab": tab.run,
@@ -65,7 +67,8 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
-    "catching-up", "scale", "shares", "spark-cluster", "interpreters", "flames", "soak", "kafka"
+    "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters", "flames", "soak",
+    "kafka",
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": stalls.run,

@@ -18,7 +18,6 @@ from scripts.lib.bench.groups import SETTINGS as GROUPS
 from scripts.lib.bench.groups import at_rest, commits, heartbeats
 from scripts.lib.bench.harness import child, percentile
 from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, Result, drive_in_turns, middle
-from scripts.lib.bench.rebalance import rebalances
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import (
     check_of,
@@ -326,14 +325,9 @@ def latency_of_clients(report: Report) -> None:
         report.row(name, "ms", percentile(taken, share))
 
 
-def groups_in_time(report: Report) -> None:
-    at_rest(report)
-    rebalances(report)
-
-
 MORE: dict[str, Callable[[Report], None]] = {
     "latency": latency_of_clients,
-    "groups": groups_in_time,
+    "groups": at_rest,
     "transactions": transactions,
 }
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Final
 
-import psutil
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.aio import Admin
 from minikafka.core.config_resources import ResourceType
-from scripts.lib.bench.brokers import KAFKA, OURS, Brokers
+from scripts.lib.bench.beside_kafka_4 import cpu_s, two_brokers
 from scripts.lib.bench.report import Report
-from scripts.lib.kraft_broker import KAFKA_4, kraft_broker
 
 TOPIC: Final = "work"
 CONSUMERS: Final = 4
@@ -27,14 +21,6 @@ RECORDS: Final = 100_000
 RECORD_BYTES: Final = 100
 ROUNDS: Final = 3
 PATIENCE_S: Final = 120.0
-SETTINGS: Final = {
-    "offsets.topic.num.partitions": 1,
-    "share.coordinator.state.topic.num.partitions": 1,
-}
-OF_ONE_BROKER: Final = {
-    "share.coordinator.state.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-}
 
 
 class Rate:
@@ -89,47 +75,21 @@ def _fill(bootstrap: str) -> None:
     producer.flush(60)
 
 
-@contextmanager
-def _ours() -> Iterator[str]:
-    with Brokers(1, {**SETTINGS, **OF_ONE_BROKER}) as cluster:
-        yield cluster.bootstrap
-
-
-@contextmanager
-def _kafka() -> Iterator[str]:
-    settings = {**SETTINGS, **OF_ONE_BROKER}
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        kraft_broker(Path(directory), settings) as bootstrap,
-    ):
-        yield bootstrap
-
-
-def _cpu_s(bootstrap: str) -> float:
-    """Return the CPU seconds of the process that listens at an address."""
-    port = int(bootstrap.rpartition(":")[2])
-    for connection in psutil.net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-            times = psutil.Process(connection.pid).cpu_times()
-            return float(times.user + times.system)
-    raise RuntimeError(f"no process listens at {bootstrap}")
-
-
 def run(report: Report) -> None:
     """Rounds alternate; a rate is the best of its side. Raises NoApacheKafka."""
-    with ExitStack() as stack:
-        places = {OURS: stack.enter_context(_ours()), KAFKA: stack.enter_context(_kafka())}
+    with two_brokers() as places:
         rates = dict.fromkeys(places, 0.0)
         cpu_us = dict.fromkeys(places, float("inf"))
         for bootstrap in places.values():
             _fill(bootstrap)
         for number in range(ROUNDS):
             for name, bootstrap in places.items():
-                before_s = _cpu_s(bootstrap)
+                before_s = cpu_s(bootstrap)
                 rates[name] = max(rates[name], Rate(bootstrap, f"round-{number}").run())
-                used_us = (_cpu_s(bootstrap) - before_s) / RECORDS * 1e6
+                used_us = (cpu_s(bootstrap) - before_s) / RECORDS * 1e6
                 cpu_us[name] = min(cpu_us[name], used_us)
     title = f"{CONSUMERS} share consumers of librdkafka on one partition, {RECORD_BYTES} B a record"
-    report.section(title, OURS, f"{KAFKA} {KAFKA_4}")
-    report.row("records a second", "records/s", rates[OURS], rates[KAFKA])
-    report.row("CPU of the broker a record", "µs", cpu_us[OURS], cpu_us[KAFKA])
+    report.section(title, *places)
+    ours, theirs = places
+    report.row("records a second", "records/s", rates[ours], rates[theirs])
+    report.row("CPU of the broker a record", "µs", cpu_us[ours], cpu_us[theirs])
