@@ -31,7 +31,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, CoordinationError, Network
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.zookeeper.requests import MalformedZnode
-from minikafka.server.zookeeper.store import Registration, ZkStore
+from minikafka.server.zookeeper.store import RegisteredBroker, ZkStore
 
 AGAIN_MS: Final = 20
 PROBE_LIMIT_S: Final = 1.0
@@ -100,7 +100,7 @@ class BrokerWatch:
                 self._watching[broker_id] = endpoint, task
 
     async def _watch(self, broker_id: int, endpoint: Endpoint) -> None:
-        registration: Registration | None = None  # as of the last connection that was opened
+        registration: RegisteredBroker | None = None  # as of the last connection that was opened
         pause_ms = FIRST_PAUSE_MS
         while True:
             ended = asyncio.get_running_loop().create_future()
@@ -123,7 +123,7 @@ class BrokerWatch:
             await self._clock.sleep(pause_ms)
             pause_ms = min(2 * pause_ms, MAX_PAUSE_MS)
 
-    async def _remove_if_gone(self, registration: Registration) -> bool:
+    async def _remove_if_gone(self, registration: RegisteredBroker) -> bool:
         """Delete the registration of a broker that is gone; return whether it was deleted here."""
         broker = registration.broker
         if not await are_refused(self._plain, self._clock, broker.endpoints):
