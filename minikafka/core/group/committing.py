@@ -200,7 +200,8 @@ def delete_offsets(
     """Append tombstones for the committed offsets among ``topic_partitions``; return their
     number.
 
-    An empty group that is left without offsets is deleted too.
+    An empty group that is left without offsets is deleted too. As in Kafka 4, a group whose
+    assignments the coordinator computes is not deleted by a request, only when its offsets expire.
     """
     records: list[GroupRecord] = [
         OffsetCommitted(group.group_id, topic_partition, None)
@@ -209,7 +210,10 @@ def delete_offsets(
     ]
     count = len(records)
     leaves_nothing = (
-        group.is_vacant and not group.offsets.has_pending and count == len(group.offsets)
+        group.is_vacant
+        and not group.offsets.has_pending
+        and count == len(group.offsets)
+        and (respond is None or not isinstance(group, ModernGroup))
     )
     if leaves_nothing:
         records += group.tombstones()

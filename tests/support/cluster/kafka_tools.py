@@ -40,6 +40,7 @@ CLASSES = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
