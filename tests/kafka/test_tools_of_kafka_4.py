@@ -248,7 +248,7 @@ async def make_streams_groups(address: str) -> None:
     channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "client")
     try:
         for group in STREAMS_GROUPS:
-            talk = GroupConversation(channel, group, {"source": 2, "other": 1})
+            talk = GroupConversation(channel, group, {"source": 2, "other": 1, f"{group}-extra": 1})
             await talk.begin()
             internal = f"{group}-by-word-repartition", f"{group}-counts-changelog"
             topology = Topology(0, [Subtopology("0", ["source"]), counting(*internal)])
@@ -290,7 +290,7 @@ def test_streams_groups(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
         asyncio.run(make_streams_groups(place.bootstrap))
         producer = Producer({"bootstrap.servers": place.bootstrap})
         for _ in range(3):
-            producer.produce("source", b"v", partition=0, timestamp=1)
+            producer.produce("source", b"v", partition=0)
         assert producer.flush(30) == 0
     capsys.readouterr()
 
@@ -310,11 +310,12 @@ def test_streams_groups(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
         "--input-topic other --to-current",
         "--all-input-topics --to-current",
         "--all-input-topics --by-duration PT1H --export",
-        "--all-input-topics --to-datetime 1970-01-01T00:00:00.001",
+        "--all-input-topics --to-datetime 2020-01-01T00:00:00.000",
     ):
         same(f"--reset-offsets --group steps {scenario} --dry-run")
     reset = "--reset-offsets --group steps --all-input-topics --to-offset 0 --execute"
-    done = same(f"{reset} --delete-internal-topic steps-counts-changelog")
+    done = same(f"{reset} --delete-internal-topic steps-extra")
+    same(f"{reset} --delete-internal-topic steps-extra")
     assert {"steps source 0 0", "steps source 1 0"} < {*_lines(done)}
     same("--describe --group steps --state")
     same("--delete-offsets --group steps --input-topic source:1 --input-topic unknown")

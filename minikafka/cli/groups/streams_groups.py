@@ -284,11 +284,12 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
         topics: Collection[str] = args.delete_internal_topic
         if args.delete_all_internal_topics:
             topics = _internal_topics([groups[group_id]]).get(group_id, ())
-        for topic, error in (await admin.delete_topics(topics) if topics else {}).items():
-            if error is not None:
-                failed += complain(
-                    f"Deleting internal topic '{topic}' of group '{group_id}' failed: {error}"
-                )
+        errors = await admin.delete_topics(topics) if topics else {}
+        if first := next(filter(None, errors.values()), None):
+            why = f"due to {first}"
+            if first.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                why = "because the topics do not exist."
+            failed += complain(f"Deleting internal topics for group '{group_id}' failed {why}")
     return min(failed, 1)
 
 
