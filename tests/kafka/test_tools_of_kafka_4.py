@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -29,7 +28,7 @@ from minikafka.world.real.world import RealClock
 from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.group_conversation import GroupConversation
-from tests.support.cluster.kafka_tools import ToolOutput, normalised, with_places
+from tests.support.cluster.kafka_tools import OneBroker, ToolOutput, normalised, with_places
 from tests.support.cluster.tool_jvm import ToolJvm, tool_jvm
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka"), pytest.mark.mission("MIX-41")]
@@ -41,21 +40,6 @@ RELEASES = ("3.9", "4.0-IV1", "4.0.1", "4.1", "4.2-IV0")
 MISSING = {StatusCode.MISSING_SOURCE_TOPICS, StatusCode.MISSING_INTERNAL_TOPICS}
 # Features of KRaft, and of replicas that only it has.
 OF_KRAFT = ("metadata.version", "kraft.version", "eligible.leader.replicas.version")
-
-
-@dataclass(frozen=True)
-class OneBroker:
-    """A cluster of one broker, as a tool knows it."""
-
-    bootstrap: str
-    directory: Path
-    broker_ids: tuple[int, ...] = (1,)
-
-    def address(self, broker_id: int) -> str:
-        return self.bootstrap
-
-    def data(self, broker_id: int) -> Path:
-        return self.directory
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,21 @@ class ToolTarget(Protocol):
     def data(self, broker_id: int) -> Path: ...
 
 
+@dataclass(frozen=True)
+class OneBroker:
+    """A cluster of one broker, as a tool knows it."""
+
+    bootstrap: str
+    directory: Path
+    broker_ids: tuple[int, ...] = (1,)
+
+    def address(self, broker_id: int) -> str:
+        return self.bootstrap
+
+    def data(self, broker_id: int) -> Path:
+        return self.directory
+
+
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """The exit status and both outputs of a tool."""
