@@ -274,6 +274,10 @@ async def an_end(talk: Conversation) -> None:
     await talk.join("joins an empty group", "m4", STATELESS)
     await talk.beat("leaves", "m4", -1)
     await talk.commit("of an administrator", "", -1)
+    rows = [OffsetDeleteRequestPartition(partition) for partition in range(4)]
+    topics = [OffsetDeleteRequestTopic("ia", rows)]
+    await talk.ask("has no offset then", OffsetDeleteRequest(talk.group, topics))
+    await talk.describe("is there without offsets")
     await talk.ask("is deleted", DeleteGroupsRequest([talk.group]), 2)
     await talk.describe("is gone")
 

@@ -95,13 +95,15 @@ async def reset_groups(
     args: argparse.Namespace,
     states: Mapping[str, str | KafkaError],
     offsets_of: Callable[[str], Awaitable[Offsets]],
-) -> tuple[dict[str, Offsets], int]:
+) -> tuple[list[str], int]:
     """Commit, with ``--execute``, the offsets that ``offsets_of`` returns for each group without
     active members, and print them. ``states`` has the state of each group, or why it is not known.
 
-    Return the offsets by group, and the number of groups and partitions that failed.
+    Return the groups whose offsets are all reset, and the number of groups and partitions that
+    failed.
     """
     plan: dict[str, Offsets] = {}
+    reset: list[str] = []
     failed = 0
     for group_id, state in states.items():
         if isinstance(state, KafkaError):
@@ -113,13 +115,14 @@ async def reset_groups(
             )
         else:
             plan[group_id] = await offsets_of(group_id)
-            if args.execute:
-                failed += await _commit(admin, group_id, plan[group_id])
+            refused = await _commit(admin, group_id, plan[group_id]) if args.execute else 0
+            failed += refused
+            reset += [] if refused else [group_id]
     if args.export:
         print(reset_csv(plan, len(args.group) != 1), end="")
     elif plan:
         print(reset_table(plan))
-    return plan, failed
+    return reset, failed
 
 
 async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:

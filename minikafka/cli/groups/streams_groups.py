@@ -279,8 +279,8 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
         return await new_offsets(admin, args, named, of_sources)
 
     states = {group_id: _state(group) for group_id, group in groups.items()}
-    plan, failed = await reset_groups(admin, args, states, offsets_of)
-    for group_id in plan:
+    reset, failed = await reset_groups(admin, args, states, offsets_of)
+    for group_id in reset:
         topics: Collection[str] = args.delete_internal_topic
         if args.delete_all_internal_topics:
             topics = _internal_topics([groups[group_id]]).get(group_id, ())
