@@ -117,7 +117,7 @@ VERBS = {
     ),
     "streams-groups": (
         "minikafka.cli.groups.streams_groups",
-        "show the groups of Kafka Streams and their tasks, delete groups",
+        "show the groups of Kafka Streams and their tasks, reset or delete their offsets",
     ),
     "share-groups": (
         "minikafka.cli.groups.share_groups",

@@ -14,25 +14,36 @@ class WrongUsage(ConfigError):
     after any other error it ends with 1."""
 
 
+_OF_GROUPS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 # Kafka's tools have these as options, of which exactly one must be given; here they are sub-verbs.
 ACTIONS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
-    "groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
-    "share-groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
+    "groups": _OF_GROUPS,
+    "share-groups": _OF_GROUPS,
+    "streams-groups": _OF_GROUPS,
 }
 # Kafka's tools have these as words, after the options that they share; here options follow.
-LATER_ACTIONS = {"features": ("describe", "upgrade", "downgrade", "disable")}
+LATER_ACTIONS = {
+    "features": (
+        *("describe", "upgrade", "downgrade", "disable"),
+        *("version-mapping", "feature-dependencies"),
+    )
+}
 # Shown at the end of a verb's --help.
 KAFKA_FORMS = {
     "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
     "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
     "pattern (what --matching is here), except with --create.",
-    "groups": "The form of kafka-consumer-groups works as well: --list, --describe, --delete, "
-    "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
-    "delete-offsets.",
-    "share-groups": "The form of kafka-share-groups works as well: --list, --describe, --delete, "
-    "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
-    "delete-offsets.",
+    **{
+        verb: f"The form of kafka-{tool} works as well: --list, --describe, --delete, "
+        "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets "
+        "and delete-offsets."
+        for verb, tool in (
+            ("groups", "consumer-groups"),
+            ("share-groups", "share-groups"),
+            ("streams-groups", "streams-groups"),
+        )
+    },
     "features": "The form of kafka-features works as well: --bootstrap-server and --command-config "
     "before the action.",
 }

@@ -34,13 +34,15 @@ class Levels(NamedTuple):
 class Feature:
     """A feature, its levels, the KIP that defines it, and what it switches on.
 
-    A broker supports it only if ``group.coordinator.rebalance.protocols`` lists ``protocol``, or,
-    if that is None, any protocol but ``classic``."""
+    ``releases`` says for the levels 1, 2, ... with which metadata version of Kafka each came. A
+    broker supports the feature only if ``group.coordinator.rebalance.protocols`` lists
+    ``protocol``, or, if that is None, any protocol but ``classic``."""
 
     name: str
     levels: Levels
     kip: str
     switches: str
+    releases: tuple[str, ...]
     protocol: str | None = None
 
 
@@ -50,6 +52,7 @@ FEATURES: Final = (
         Levels(0, 1),
         "KIP-848",
         "consumer groups whose coordinator assigns the partitions",
+        ("4.0-IV0",),
         "consumer",
     ),
     Feature(
@@ -57,6 +60,7 @@ FEATURES: Final = (
         Levels(0, 1),
         "KIP-932",
         "share groups, whose members share the records of a partition",
+        ("4.2-IV0",),
         "share",
     ),
     Feature(
@@ -64,15 +68,40 @@ FEATURES: Final = (
         Levels(0, 2),
         "KIP-890",
         "flexible records of transactions (1), a new producer epoch for each transaction (2)",
+        ("4.0-IV2", "4.0-IV2"),
     ),
     Feature(
         STREAMS_VERSION,
         Levels(0, 1),
         "KIP-1071",
         "streams groups, whose coordinator assigns the tasks of Kafka Streams",
+        ("4.2-IV1",),
         "streams",
     ),
 )
+
+# Kafka's metadata versions (``MetadataVersion``), in order.
+METADATA_VERSIONS: Final = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
+    *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
+    *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1"),
+)
+
+
+def levels_of_release(version: str) -> Mapping[str, int]:
+    """Return the level of each feature in a release of Kafka, such as ``4.0``, ``4.0.1`` or, during
+    its development, ``4.0-IV1``. Raises ValueError."""
+    name = ".".join(version.split(".")[:2])
+    known = {each.partition("-")[0]: each for each in METADATA_VERSIONS}  # the last of each release
+    known |= {each: each for each in METADATA_VERSIONS}
+    if name not in known:
+        supported = ", ".join(METADATA_VERSIONS)
+        raise ValueError(f"Unknown release version '{version}'. Supported are: {supported}")
+    at = METADATA_VERSIONS.index(known[name])
+    return {
+        feature.name: sum(METADATA_VERSIONS.index(first) <= at for first in feature.releases)
+        for feature in FEATURES
+    }
 
 
 def supported_features(rebalance_protocols: Collection[str]) -> Mapping[str, Levels]:

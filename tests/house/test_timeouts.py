@@ -52,10 +52,10 @@ def test_every_test_has_a_limit() -> None:
 
 
 def ends(output: Path, command: list[str]) -> bool:
-    """Run a command; return whether it has ended within some minutes."""
+    """Run a command; return whether it has ended within a minute or two."""
     with output.open("wb") as out:
         try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=150)
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=90)
         except subprocess.TimeoutExpired:
             return False
     return True

@@ -3,7 +3,6 @@ records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,9 +33,6 @@ from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.testing.inside.cluster import InsideCluster
-from scripts.lib.apache_kafka import NoApacheKafka
-from scripts.lib.kraft_broker import RACK, kraft_broker
 from tests.support.cluster.group_conversation import GroupConversation, assert_same
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -51,26 +47,6 @@ JOINS: dict[str, Any] = {
     "subscribed_topic_names": ["ka"],
     "topic_partitions": [],
 }
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        with kraft_broker(tmp_path_factory.mktemp("kraft")) as address:
-            yield address
-    except NoApacheKafka as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def ours() -> Iterator[str]:
-    settings = {
-        "broker.rack": RACK,
-        "offsets.topic.num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,
-    }
-    with InsideCluster(1, settings) as cluster:
-        yield cluster.bootstrap
 
 
 class Conversation(GroupConversation):

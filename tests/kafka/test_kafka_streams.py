@@ -1,28 +1,36 @@
-"""Official Kafka Streams, whose members form a streams group (KIP-1071), counts exactly once."""
+"""Official Kafka Streams, whose members form a streams group (KIP-1071), passes its smoke test."""
 
 from __future__ import annotations
 
-import random
+import re
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from minikafka.cli import main
 from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.apache_kafka import NoApacheKafka, class_path, java_command, java_with_compiler
 from scripts.lib.kraft_broker import KAFKA_4
 from tests.support.cluster.cluster_state import until
-from tests.support.cluster.real_cluster import run_verb
+from tests.support.cluster.kafka_tools import OneBroker, normalised
+from tests.support.cluster.tool_jvm import tool_jvm
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
-PROGRAM = Path(__file__).parents[1] / "support/streams/WordCount.java"
-WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
-LIMIT_S = 60
+PROGRAM = Path(__file__).parents[1] / "support/streams/Smoke.java"
+GROUP = "SmokeTest"
+PARTITIONS = 2
+# What the smoke test reads and writes.
+TOPICS = (
+    *("data", "echo", "max", "min", "min-raw", "min-suppressed", "sum", "sws-raw"),
+    *("sws-suppressed", "dif", "cnt", "avg", "tagg"),
+)
+PRODUCING_S = 5
+LIMIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +46,8 @@ def cluster() -> Iterator[InsideCluster]:
         "group.streams.min.session.timeout.ms": 5_000,
     }
     with InsideCluster(3, settings) as running:
-        topics = [NewTopic("lines", 4, 3), NewTopic("counts", 2, 3)]
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        topics = [NewTopic(name, PARTITIONS, 3) for name in TOPICS]
         for created in admin.create_topics(topics).values():
             created.result(30)
         yield running
@@ -49,60 +57,55 @@ COMMANDS = (
     "list",
     "list --state",
     "list --state Stable,Empty",
-    "describe --group word-count",
-    "describe --group word-count --verbose",
-    "describe --group word-count --members",
-    "describe --group word-count --members --verbose",
-    "describe --group word-count --state",
-    "describe --group word-count --state --verbose",
+    f"describe --group {GROUP}",
+    f"describe --group {GROUP} --verbose",
+    f"describe --group {GROUP} --members",
+    f"describe --group {GROUP} --members --verbose",
+    f"describe --group {GROUP} --state",
+    f"describe --group {GROUP} --state --verbose",
 )
 
 
-def ours(cluster: InsideCluster, command: str) -> list[str]:
-    """Return the lines that our verb prints."""
-    done = run_verb("streams-groups", *command.split(), "--bootstrap-server", cluster.bootstrap)
-    return _lines(done.stdout)
+def verb(cluster: InsideCluster, words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what `minikafka streams-groups` prints."""
+    capsys.readouterr()
+    main.main(["streams-groups", *words.split(), "--bootstrap-server", cluster.bootstrap])
+    return capsys.readouterr().out
 
 
-def theirs(cluster: InsideCluster) -> list[list[str]]:
-    """Return the lines that kafka-streams-groups prints for each of ``COMMANDS``."""
-    words = [f"--bootstrap-server {cluster.bootstrap} --{command}" for command in COMMANDS]
-    command = java_command(KAFKA_4, str(PROGRAM.with_name("StreamsGroupTool.java")), *words)
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S)
-    return [_lines(text.partition("\n")[2]) for text in done.stdout.split("$ ")[1:]]
+def compare_tools(
+    cluster: InsideCluster, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check that our verb prints what kafka-streams-groups prints."""
+    place = OneBroker(cluster.bootstrap, directory)
+    server = ("--bootstrap-server", "{bootstrap}")
+    with tool_jvm(KAFKA_4) as jvm:
+        for words in COMMANDS:
+            official = jvm.run(place, "streams-groups", *server, *f"--{words}".split())
+            printed = normalised(place, verb(cluster, words, capsys))
+            # The tool's rows are in the order of a hash map.
+            assert _sorted_lines(printed) == _sorted_lines(official.out), words
 
 
-def _lines(text: str) -> list[str]:
-    """Return the title and the sorted rows: Kafka's are in the order of a hash map."""
-    title, *rows = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return [title, *sorted(rows)]
+def _sorted_lines(text: str) -> list[str]:
+    return sorted(line.rstrip() for line in text.splitlines() if line.strip())
 
 
-class Application:
-    """A process of the word count. It ends when its standard input ends."""
+class SmokeProcess:
+    """A process of ``PROGRAM``. One that processes ends when its standard input ends."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        try:
-            jars = Path(class_path(KAFKA_4)).parent
-            if not any(jars.glob("kafka-streams-*.jar")):
-                pytest.skip("Kafka Streams is missing: run scripts/kafka-jars")
-            java_with_compiler()  # which runs a program's source
-            command = java_command(
-                KAFKA_4, str(PROGRAM), bootstrap, "word-count", str(directory / "state")
-            )
-        except NoApacheKafka as missing:
-            pytest.skip(str(missing))
-        directory.mkdir()
+    def __init__(self, role: str, bootstrap: str, argument: str, directory: Path) -> None:
         self._output = directory / "output"
         with self._output.open("wb") as output, (directory / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=log
+                smoke_command(role, bootstrap, argument),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=log,
             )
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it has its tasks."""
-        return self._output.read_text().split()[-1:] == ["RUNNING"]
+    def has_printed(self, line: str) -> bool:
+        return line in self._output.read_text().splitlines()
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -110,64 +113,60 @@ class Application:
         self.process.wait(LIMIT_S)
 
 
-class Lines:
-    """The lines that were produced, and how often each word is in them."""
+def smoke_command(*arguments: str) -> list[str]:
+    """Return the command of the program, or skip the test where it cannot run."""
+    try:
+        jars = Path(class_path(KAFKA_4)).with_name("tests")
+        if not any(jars.glob("kafka-streams-*.jar")):
+            pytest.skip("Kafka's tests are missing: run scripts/kafka-jars")
+        java_with_compiler()  # which runs a program's source
+        return java_command(KAFKA_4, str(PROGRAM), *arguments, classes=jars / "*")
+    except NoApacheKafka as missing:
+        pytest.skip(str(missing))
 
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap})
-        self._random = random.Random(1)
-        self.counts: Counter[str] = Counter()
 
-    def produce(self, number: int) -> None:
-        for key in range(number):
-            words = self._random.choices(WORDS, k=5)
-            self.counts.update(words)
-            self._producer.produce("lines", " ".join(words), str(key))
-        self._producer.flush(LIMIT_S)
+def records_in(bootstrap: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks"})
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        return sum(consumer.get_watermark_offsets(each, 10)[1] for each in partitions)
+    finally:
+        consumer.close()
 
 
 @pytest.mark.mission("STR-2")
-def test_kafka_streams_counts_exactly_once_though_an_instance_is_killed(
-    cluster: InsideCluster, tmp_path: Path
+def test_the_smoke_test_of_kafka_streams_passes_though_an_instance_is_killed(
+    cluster: InsideCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = Lines(cluster.bootstrap)
-    lines.produce(300)
-    killed, survivor = (Application(cluster.bootstrap, tmp_path / name) for name in "ab")
-    results = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "results",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
+    processes: list[SmokeProcess] = []
+
+    def start(role: str, argument: str = "") -> SmokeProcess:
+        directory = tmp_path / str(len(processes))
+        directory.mkdir()
+        argument = argument or str(directory / "state")
+        processes.append(SmokeProcess(role, cluster.bootstrap, argument, directory))
+        return processes[-1]
+
     try:
-        until(lambda: killed.is_running and survivor.is_running, "both instances run", LIMIT_S)
-        lines.produce(300)
+        killed, survivor = start("process"), start("process")
+        until(
+            lambda: killed.has_printed("RUNNING") and survivor.has_printed("RUNNING"),
+            "both instances run",
+            LIMIT_S,
+        )
+        driver = start("drive", str(PRODUCING_S))
+        until(lambda: records_in(cluster.bootstrap, "echo") > 50, "records are echoed", LIMIT_S)
         killed.process.kill()
-        lines.produce(300)
-        results.subscribe(["counts"])
-        newest: dict[str, int] = {}
-
-        def has_all() -> bool:
-            for message in results.consume(1_000, 0.2):
-                assert message.error() is None
-                key, value = message.key(), message.value()
-                assert key is not None
-                assert value is not None
-                newest[key.decode()] = int(value)
-            return newest == dict(lines.counts)
-
-        until(has_all, "the counts are exact", LIMIT_S)
-        for command, official in zip(COMMANDS, theirs(cluster), strict=True):
-            assert ours(cluster, command) == official
+        assert driver.process.wait(LIMIT_S) == 0
+        assert driver.has_printed("PASSED")
+        compare_tools(cluster, tmp_path, capsys)
         survivor.close()
-        assert ours(cluster, "delete --group word-count") == [
-            "Deletion of requested streams groups ('word-count') was successful."
+        deleted = verb(cluster, f"delete --group {GROUP} --delete-all-internal-topics", capsys)
+        assert re.sub(r"\([^)]*\)", "", deleted).splitlines() == [
+            "Deletion of requested streams groups  was successful.",
+            "Deletion of associated internal topics of the streams groups  was successful.",
         ]
-        assert has_all(), "no count follows"
     finally:
-        results.close()
-        for application in (killed, survivor):
-            application.process.kill()
-            application.process.wait(LIMIT_S)
+        for each in processes:
+            each.process.kill()
+            each.process.wait(LIMIT_S)

@@ -3,14 +3,17 @@ that are added."""
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minikafka.cli import main
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.kafka.test_kills import loaded
@@ -32,14 +35,13 @@ Record = Callable[[str, object], None]
 def next_step(cluster: MixedCluster, *options: str) -> dict[str, Any]:
     """Wait until `minikafka migrate check` calls the next step safe, and return the step."""
 
+    words = ["migrate", "check", "--bootstrap-server", cluster.bootstrap, *options]
+
     def look() -> dict[str, Any] | None:
-        done = run_verb(
-            *("migrate", "check", "--bootstrap-server", cluster.bootstrap, *options),
-            *("--zookeeper", cluster.zookeeper, "--json"),
-        )
-        assert done.stdout, done.stderr
-        step: dict[str, Any] = json.loads(done.stdout)["next"]
-        return step if done.returncode == 0 and step["step"] != "start" else None
+        with redirect_stdout(io.StringIO()) as printed:
+            status = main.main([*words, "--zookeeper", cluster.zookeeper, "--json"])
+        step: dict[str, Any] = json.loads(printed.getvalue())["next"]
+        return step if status == 0 and step["step"] != "start" else None
 
     return until(look, f"a safe step of {options}", 90) or {}
 

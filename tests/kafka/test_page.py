@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from signal import SIGKILL
 from typing import Any, TypeAlias
@@ -9,10 +10,22 @@ from typing import Any, TypeAlias
 import confluent_kafka
 import pytest
 
+from minikafka import aio
 from minikafka.client.config import ClientConfig
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.network.channel import Channel
+from minikafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from minikafka.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Topology,
+)
+from minikafka.protocol.messages.streams_topology import Subtopology
+from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import RealClock
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.cluster_state import until
+from tests.support.cluster.group_conversation import GroupConversation
 from tests.support.cluster.mixed_cluster import MixedCluster
 from tests.support.page_server import PageServer, page_server
 
@@ -188,3 +201,52 @@ def test_an_old_kafka_is_shown_without_the_apis_that_it_lacks(mixed: Mixed) -> N
             assert found[None, "cluster", ""]["errors"] == []
             assert page.get(f"/api/topics/{TOPIC}").json["configs"]
         consumer.close()
+
+
+async def make_groups_of_kafka_4(address: str) -> None:
+    """Make a share group and a streams group with a member each, on a topic."""
+    host, _, port = address.rpartition(":")
+    channel = await Channel.open(RealNetwork(), RealClock(), host, int(port), "reader")
+    try:
+        talk = GroupConversation(channel, "shown-sharers", {"shown": 1})
+        await talk.begin()
+        async with aio.Admin(address) as admin:
+            starts = {TopicPartition("shown", 0): 0}
+            outcomes = await admin.alter_share_group_offsets(talk.group, starts)
+            assert set(outcomes.values()) == {None}
+        await talk.request(ShareGroupHeartbeatRequest(talk.group, "m1", 0, None, ["shown"]), 1)
+        beat = StreamsGroupHeartbeatRequest(
+            *("shown-streams", "m1", 0),
+            rebalance_timeout_ms=60_000,
+            topology=Topology(3, [Subtopology("0", ["shown"])]),
+            process_id="process",
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+        )
+        await talk.request(beat, 0)
+    finally:
+        channel.close()
+
+
+@pytest.mark.mission("STR-11", "SHR-21")
+def test_groups_of_kafka_4_are_shown(theirs: str) -> None:
+    asyncio.run(make_groups_of_kafka_4(theirs))
+    sharers, streams = ((None, "consumer_group", f"shown-{n}") for n in ("sharers", "streams"))
+    with page_server(ClientConfig(bootstrap_servers=theirs)) as page:
+        found = shows(
+            page,
+            lambda e: (
+                sharers in e and streams in e and e[sharers]["members"] and e[streams]["members"]
+            ),
+        )
+        facts = found[sharers]
+        (row,) = facts["share_partitions"]
+        assert (facts["type"], facts["state"], row["start_offset"]) == ("share", "Stable", 0)
+        assert (row["lag"], row["leader"]) == (None, 1)  # unknown until a member has fetched
+        assert [m["assignment"] for m in facts["members"]] == [{"shown": [0]}]
+        facts = found[streams]
+        assert (facts["type"], facts["topology_epoch"]) == ("streams", 3)
+        assert facts["subtopologies"] == {"0": ["shown"]}
+        assert [member["process_id"] for member in facts["members"]] == ["process"]
+        assert found[None, "cluster", ""]["errors"] == []

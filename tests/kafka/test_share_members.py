@@ -4,7 +4,6 @@ write the same records."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,11 +17,6 @@ from minikafka.protocol.messages.describe_configs import (
 )
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
-from minikafka.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-)
 from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.list_groups import ListGroupsRequest
@@ -54,38 +48,18 @@ from minikafka.protocol.messages.share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from minikafka.protocol.messages.sync_group import SyncGroupRequest
-from minikafka.testing.inside.cluster import InsideCluster
-from scripts.lib.apache_kafka import NoApacheKafka
-from scripts.lib.kraft_broker import RACK, kraft_broker
-from tests.support.cluster.group_conversation import GroupConversation, assert_same
+from tests.support.cluster.group_conversation import (
+    GROUP_RESOURCE,
+    GroupConversation,
+    alter_group,
+    assert_same,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 GROUP = "sharers"
 TUNED = "tuned"  # a group with settings of its own
-GROUP_RESOURCE = 32  # the type of config resource
 PARTITIONS = {"sa": 3, "sb": 1}
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        with kraft_broker(tmp_path_factory.mktemp("kraft")) as address:
-            yield address
-    except NoApacheKafka as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def ours() -> Iterator[str]:
-    settings = {
-        "broker.rack": RACK,
-        "offsets.topic.num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        "share.coordinator.state.topic.num.partitions": 1,
-    }
-    with InsideCluster(1, settings) as cluster:
-        yield cluster.bootstrap
 
 
 class Conversation(GroupConversation):
@@ -133,12 +107,7 @@ class Conversation(GroupConversation):
     async def alter_settings(
         self, label: str, changes: dict[str, str | None], name: str = TUNED
     ) -> None:
-        rows = [
-            IncrementalAlterableConfig(key, int(value is None), value)
-            for key, value in changes.items()
-        ]
-        resource = IncrementalAlterConfigsResource(GROUP_RESOURCE, name, rows)
-        await self.ask(f"alters {label}", IncrementalAlterConfigsRequest([resource]), 1)
+        await self.ask(f"alters {label}", alter_group(name, changes), 1)
 
     async def describe_settings(self, label: str, name: str) -> None:
         resource = DescribeConfigsResource(GROUP_RESOURCE, name, None)

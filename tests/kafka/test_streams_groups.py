@@ -4,7 +4,6 @@ the same records."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -46,20 +45,22 @@ from minikafka.protocol.messages.streams_topology import (
     TopicInfo,
     UserEndpoint,
 )
-from minikafka.testing.inside.cluster import InsideCluster
-from scripts.lib.apache_kafka import NoApacheKafka
-from scripts.lib.kraft_broker import RACK, kraft_broker
-from tests.support.cluster.group_conversation import GroupConversation, assert_same
+from tests.support.cluster.group_conversation import (
+    GroupConversation,
+    alter_group,
+    assert_same,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 TIMEOUT_MS = 20_000
-PARTITIONS = {"ka": 4, "kb": 2}
-STATELESS = Topology(0, [Subtopology("0", ["ka"])])
+GROUPS = ("streams", "missing", "partitions", "fixed", "stateless", "app")
+PARTITIONS = {"ia": 4, "ib": 2}
+STATELESS = Topology(0, [Subtopology("0", ["ia"])])
 COUNTS = Topology(
     0,
     [
-        Subtopology("0", ["ka"], repartition_sink_topics=["app-by-word-repartition"]),
+        Subtopology("0", ["ia"], repartition_sink_topics=["app-by-word-repartition"]),
         Subtopology(
             "1",
             repartition_source_topics=[TopicInfo("app-by-word-repartition", 2)],
@@ -80,32 +81,6 @@ JOINS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = {
-        "group.streams.initial.rebalance.delay.ms": 0,
-        "group.streams.num.standby.replicas": 1,
-    }
-    try:
-        with kraft_broker(tmp_path_factory.mktemp("kraft"), settings) as address:
-            yield address
-    except NoApacheKafka as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def ours() -> Iterator[str]:
-    settings = {
-        "offsets.topic.num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        "broker.rack": RACK,
-        "group.streams.initial.rebalance.delay.ms": 0,
-        "group.streams.num.standby.replicas": 1,
-    }
-    with InsideCluster(1, settings) as cluster:
-        yield cluster.bootstrap
-
-
 def active(*partitions: int, name: str = "0") -> list[TaskIds]:
     return [TaskIds(name, list(partitions))] if partitions else []
 
@@ -114,7 +89,7 @@ class Conversation(GroupConversation):
     """The requests of members of streams groups."""
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__(channel, "group", PARTITIONS)
+        super().__init__(channel, "streams", PARTITIONS)
 
     async def beat(
         self, label: str, member_id: str, epoch: int, **facts: Any
@@ -149,12 +124,12 @@ class Conversation(GroupConversation):
         self, label: str, member_id: str, epoch: int, partition: int = 0, version: int = 9
     ) -> None:
         rows = [OffsetCommitRequestPartition(partition, 7)]
-        topic = OffsetCommitRequestTopic("ka", partitions=rows)
+        topic = OffsetCommitRequestTopic("ia", partitions=rows)
         request = OffsetCommitRequest(self.group, epoch, member_id, topics=[topic])
         await self.ask(label, request, version)
 
     async def fetch(self, label: str, member_id: str | None, epoch: int) -> None:
-        topic = OffsetFetchRequestTopics("ka", partition_indexes=[0])
+        topic = OffsetFetchRequestTopics("ia", partition_indexes=[0])
         group = OffsetFetchRequestGroup(self.group, member_id, epoch, [topic])
         await self.ask(label, OffsetFetchRequest(groups=[group]), 9)
 
@@ -168,6 +143,14 @@ class Conversation(GroupConversation):
         elif is_dataclass(value):
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
+
+
+async def settings(talk: Conversation) -> None:
+    """Set those of the broker that are of groups: official Kafka describes other groups without
+    them, and a group of another file shall be described alike."""
+    changes = {"streams.initial.rebalance.delay.ms": "0", "streams.num.standby.replicas": "1"}
+    for name in GROUPS:
+        await talk.ask(f"sets {name}", alter_group(name, changes), 1)
 
 
 async def refusals(talk: Conversation) -> None:
@@ -188,9 +171,9 @@ async def refusals(talk: Conversation) -> None:
     await talk.beat("leaves for now", "m1", -2)
     await talk.beat("a topology that is too late", "m1", 1, topology=STATELESS)
     await talk.beat("one kind of tasks", "m1", 1, active_tasks=[])
-    regex = Topology(0, [Subtopology("0", ["ka"], ["k.*"])])
+    regex = Topology(0, [Subtopology("0", ["ia"], ["k.*"])])
     await talk.join("a regular expression", "m1", regex)
-    changelog = Topology(0, [Subtopology("0", ["ka"], [], [TopicInfo("c", 3)])])
+    changelog = Topology(0, [Subtopology("0", ["ia"], [], [TopicInfo("c", 3)])])
     await talk.join("a changelog with partitions", "m1", changelog)
     await talk.join(
         "an internal topic", "m1", Topology(0, [Subtopology("0", ["__consumer_offsets"])])
@@ -198,7 +181,7 @@ async def refusals(talk: Conversation) -> None:
     await talk.join("an invalid name", "m1", Topology(0, [Subtopology("0", ["a b"])]))
     loop = Topology(0, [Subtopology("0", [], [], [], ["r"], [TopicInfo("r")])])
     await talk.join("a loop", "m1", loop)
-    orphan = Topology(0, [Subtopology("0", ["ka"], [], [], [], [TopicInfo("r")])])
+    orphan = Topology(0, [Subtopology("0", ["ia"], [], [], [], [TopicInfo("r")])])
     await talk.join("a repartition topic that nobody writes", "m1", orphan)
 
 
@@ -210,12 +193,12 @@ async def unsuitable_topics(talk: Conversation) -> None:
     await talk.ask("is listed", ListGroupsRequest([], ["streams"]), 5)
     talk.group = "partitions"
     together = [CopartitionGroup([0, 1])]
-    topology = Topology(0, [Subtopology("0", ["ka", "kb"], copartition_groups=together)])
+    topology = Topology(0, [Subtopology("0", ["ia", "ib"], copartition_groups=together)])
     await talk.join("other partition counts", "m1", topology)
     talk.group = "fixed"
     group = [CopartitionGroup([0], [], [0])]
     topics = [TopicInfo("app-fixed-repartition", 3)]
-    topology = Topology(0, [Subtopology("0", ["ka"], [], [], [], topics, group)])
+    topology = Topology(0, [Subtopology("0", ["ia"], [], [], [], topics, group)])
     await talk.join("another fixed count", "m1", topology)
     for name in ("missing", "partitions", "fixed"):
         talk.group = name
@@ -265,13 +248,13 @@ async def offsets(talk: Conversation) -> None:
     await talk.fetch("of no member", "mx", 3)
     await talk.fetch("of anybody", None, -1)
     rows = [OffsetDeleteRequestPartition(0)]
-    topics = [OffsetDeleteRequestTopic(name, rows) for name in ("ka", "kb")]
+    topics = [OffsetDeleteRequestTopic(name, rows) for name in ("ia", "ib")]
     await talk.ask("is read", OffsetDeleteRequest(talk.group, topics))
 
 
 async def topologies(talk: Conversation) -> None:
-    await talk.join("another topology", "m3", Topology(0, [Subtopology("0", ["kb"])]))
-    await talk.join("a newer topology", "m3", Topology(1, [Subtopology("0", ["ka"])]))
+    await talk.join("another topology", "m3", Topology(0, [Subtopology("0", ["ib"])]))
+    await talk.join("a newer topology", "m3", Topology(1, [Subtopology("0", ["ia"])]))
     classic = [JoinGroupRequestProtocol("range", b"")]
     request = JoinGroupRequest(
         talk.group, 10_000, 10_000, "m9", protocol_type="consumer", protocols=classic
@@ -291,6 +274,10 @@ async def an_end(talk: Conversation) -> None:
     await talk.join("joins an empty group", "m4", STATELESS)
     await talk.beat("leaves", "m4", -1)
     await talk.commit("of an administrator", "", -1)
+    rows = [OffsetDeleteRequestPartition(partition) for partition in range(4)]
+    topics = [OffsetDeleteRequestTopic("ia", rows)]
+    await talk.ask("has no offset then", OffsetDeleteRequest(talk.group, topics))
+    await talk.describe("is there without offsets")
     await talk.ask("is deleted", DeleteGroupsRequest([talk.group]), 2)
     await talk.describe("is gone")
 
@@ -331,6 +318,7 @@ async def internal_topics(talk: Conversation) -> None:
 
 
 SCENES = (
+    settings,
     refusals,
     unsuitable_topics,
     stateless_tasks,

@@ -4,7 +4,6 @@ the same records and markers."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
@@ -51,40 +50,15 @@ from minikafka.protocol.records.batch import CONTROL_FLAG, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import control_record, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_records
-from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
-from scripts.lib.apache_kafka import NoApacheKafka
-from scripts.lib.kraft_broker import kraft_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 TIMEOUT_MS = 20_000
 TOPIC = "words"
 TRANSACTIONS = "__transaction_state"
-GROUP = "group"
-SETTINGS: dict[str, Any] = {
-    "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
-}
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        with kraft_broker(tmp_path_factory.mktemp("kraft"), SETTINGS) as address:
-            yield address
-    except NoApacheKafka as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def ours() -> Iterator[str]:
-    with InsideCluster(1, SETTINGS) as cluster:
-        yield cluster.bootstrap
+GROUP = "committers"
 
 
 class Conversation:
@@ -97,6 +71,7 @@ class Conversation:
         self.name = ""
         self.id, self.epoch = -1, -1
         self.topic_id = ZERO_UUID
+        self._transactional_ids: set[str | None] = set()
         self.producer_ids: dict[int, str] = {-1: "no id"}
         self.answers: list[tuple[str, str]] = []
 
@@ -120,6 +95,7 @@ class Conversation:
             await asyncio.sleep(0.1)
 
     async def request(self, message: Any, version: int) -> Any:
+        self._transactional_ids.add(getattr(message, "transactional_id", None))
         return await self._channel.request(message, version, TIMEOUT_MS)
 
     async def ask(self, label: str, message: Any, version: int) -> Any:
@@ -263,6 +239,8 @@ class Conversation:
             decoded = decode_record(record.key or b"", record.value)
             assert decoded is not None
             assert encode_record(decoded, 2) == (record.key, record.value)
+            if decoded.transactional_id not in self._transactional_ids:
+                continue
             facts = decoded.facts
             assert facts is not None
             found.append(

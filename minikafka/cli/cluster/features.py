@@ -1,4 +1,6 @@
-"""The verb `features`: cluster features, with the options and output of kafka-features."""
+"""The verb `features`: cluster features, with the options and output of kafka-features.
+
+A cluster with ZooKeeper has no ``metadata.version``, and no feature that needs KRaft."""
 
 from __future__ import annotations
 
@@ -14,14 +16,22 @@ from minikafka.cli.verb_parser import add_action, add_bootstrap_argument, add_js
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.features import FeatureMetadata
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.features import FeatureUpdate, Levels, UpgradeType
+from minikafka.kernel.features import (
+    FEATURES,
+    METADATA_VERSIONS,
+    FeatureUpdate,
+    Levels,
+    UpgradeType,
+    levels_of_release,
+)
 
 MAX_LEVEL: Final = 2**15 - 1
 DISABLE: Final = "disable"
+MAPPING: Final = "version-mapping"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    metavar = "describe|upgrade|downgrade|disable"
+    metavar = "describe|upgrade|downgrade|disable|version-mapping|feature-dependencies"
     actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     described = add_action(actions, "describe", "show supported features and finalized levels")
     add_bootstrap_argument(described)
@@ -32,17 +42,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_levels(downgrade)
     _add_unsafe(downgrade)
     disable = add_action(actions, DISABLE, "remove finalized features, as level 0 does")
+    add_bootstrap_argument(disable)
     _add_features(disable, "NAME", "a feature to remove; may be repeated")
+    _add_dry_run(disable)
     _add_unsafe(disable)
+    mapping = add_action(actions, MAPPING, "show the levels of features in a release of Kafka")
+    _add_release(mapping, METADATA_VERSIONS[-1])
+    needs = add_action(actions, "feature-dependencies", "show what levels of features require")
+    _add_features(needs, "NAME=LEVEL", "a feature and its level; may be repeated")
+    for offline in (mapping, needs):
+        offline.add_argument(
+            "--bootstrap-server", metavar="HOST:PORT,...", help="not used, as in kafka-features"
+        )
 
 
 def _add_levels(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
     _add_features(parser, "NAME=LEVEL", "a feature and its level, group.version=1; repeatable")
+    _add_release(parser, None)
+    parser.add_argument("--metadata", help=argparse.SUPPRESS)
+    _add_dry_run(parser)
 
 
 def _add_features(parser: argparse.ArgumentParser, metavar: str, text: str) -> None:
-    add_bootstrap_argument(parser)
     parser.add_argument("--feature", action="append", default=[], metavar=metavar, help=text)
+
+
+def _add_release(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--release-version",
+        default=default,
+        metavar="VERSION",
+        help="the levels that features have in this release, such as 4.0",
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check only, and change nothing")
 
 
@@ -55,6 +90,10 @@ def _add_unsafe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action == MAPPING:
+        return show_mapping(args.release_version)
+    if args.action == "feature-dependencies":
+        return show_dependencies(args.feature)
     config = client_config(args)
     if args.action == "describe":
         return run_admin(config, lambda admin: describe(admin, args.json))
@@ -71,6 +110,19 @@ def chosen(args: argparse.Namespace) -> list[FeatureUpdate]:
         kind = UpgradeType.UPGRADE
     else:
         kind = UpgradeType.UNSAFE_DOWNGRADE if args.unsafe else UpgradeType.SAFE_DOWNGRADE
+    if args.action != DISABLE and args.metadata is not None:
+        raise WrongUsage(
+            "A cluster with ZooKeeper has no metadata.version: give --release-version or --feature"
+        )
+    if args.action != DISABLE and args.release_version is not None:
+        if args.feature:
+            raise WrongUsage("Can not specify `release-version` with other feature flags.")
+        # As in Kafka, an upgrade leaves out what the release does not have.
+        return [
+            FeatureUpdate(name, level, kind)
+            for name, level in _levels_of(args.release_version).items()
+            if level or kind is not UpgradeType.UPGRADE
+        ]
     found: dict[str, FeatureUpdate] = {}
     for text in args.feature:
         name, level = (text, 0) if args.action == DISABLE else _name_and_level(text)
@@ -80,6 +132,13 @@ def chosen(args: argparse.Namespace) -> list[FeatureUpdate]:
     if not found:
         raise WrongUsage(f"You must specify at least one feature to {args.action}")
     return list(found.values())
+
+
+def _levels_of(version: str) -> Mapping[str, int]:
+    try:
+        return levels_of_release(version)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
 
 
 def _name_and_level(text: str) -> tuple[str, int]:
@@ -138,6 +197,27 @@ def as_object(found: FeatureMetadata) -> Mapping[str, object]:
             for name in names
         ],
     }
+
+
+def show_mapping(version: str) -> int:
+    for name, level in _levels_of(version).items():
+        print(f"{name}={level}")
+    return 0
+
+
+def show_dependencies(levels: Sequence[str]) -> int:
+    """Print that levels require no other feature: Kafka has such levels of KRaft's features only.
+    Raises WrongUsage."""
+    highest = {feature.name: feature.levels.highest for feature in FEATURES}
+    if not levels:
+        raise WrongUsage("You must specify at least one feature")
+    for name, level in map(_name_and_level, levels):
+        if name not in highest:
+            raise WrongUsage(f"Unknown feature: {name}")
+        if not 0 <= level <= highest[name]:
+            raise WrongUsage(f"No feature:{name} with feature level {level}")
+        print(f"{name}={level} has no dependencies.")
+    return 0
 
 
 async def update(admin: Admin, action: str, updates: Sequence[FeatureUpdate], dry_run: bool) -> int:

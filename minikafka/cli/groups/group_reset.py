@@ -1,18 +1,20 @@
-"""New offsets of a group for `groups reset-offsets`: the scenarios of kafka-consumer-groups."""
+"""New offsets of groups for `groups reset-offsets` and `streams-groups reset-offsets`, by the
+scenarios of kafka-consumer-groups."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from minikafka.cli.groups.group_text import parse_reset_csv
+from minikafka.cli.groups.group_actions import EMPTY, NO_STATE, complain
+from minikafka.cli.groups.group_text import parse_reset_csv, reset_csv, reset_table
 from minikafka.cli.usage import WrongUsage
-from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
@@ -88,27 +90,80 @@ def planned_in_file(args: argparse.Namespace) -> dict[str, Offsets]:
     return parse_reset_csv(Path(args.from_file).read_text(), args.group)
 
 
-async def new_offsets(
-    admin: Admin, group_id: str, args: argparse.Namespace, planned: Mapping[str, Offsets]
-) -> Offsets:
-    """Return the offsets to commit for a group, by the scenario in ``args``.
+async def reset_groups(
+    admin: Admin,
+    args: argparse.Namespace,
+    states: Mapping[str, str | KafkaError],
+    offsets_of: Callable[[str], Awaitable[Offsets]],
+) -> tuple[list[str], int]:
+    """Commit, with ``--execute``, the offsets that ``offsets_of`` returns for each group without
+    active members, and print them. ``states`` has the state of each group, or why it is not known.
 
-    ``planned`` holds the offsets of ``--from-file`` by group. Raises ConfigError if it lacks the
-    group, or if ``--shift-by`` names a partition without a committed offset; KafkaError if a
-    request fails.
+    Return the groups whose offsets are all reset, and the number of groups and partitions that
+    failed.
     """
-    if args.from_file is not None:
-        if group_id not in planned:
-            raise ConfigError(f"No reset plan for group {group_id} found")
-        return await within_logs(admin, planned[group_id])
-    committed = {
-        partition: found.offset
-        for partition, found in (await admin.group_offsets(group_id)).items()
-    }
-    if args.all_topics:
-        partitions: Sequence[TopicPartition] = list(committed)
-    else:
-        partitions = await partitions_named(admin, args.topic)
+    plan: dict[str, Offsets] = {}
+    reset: list[str] = []
+    failed = 0
+    for group_id, state in states.items():
+        if isinstance(state, KafkaError):
+            failed += complain(f"group {group_id}: {state}")
+        elif state not in (EMPTY, NO_STATE):
+            failed += complain(
+                f"Assignments can only be reset if the group '{group_id}' is inactive, "
+                f"but the current state is {state}."
+            )
+        else:
+            plan[group_id] = await offsets_of(group_id)
+            refused = await _commit(admin, group_id, plan[group_id]) if args.execute else 0
+            failed += refused
+            reset += [] if refused else [group_id]
+    if args.export:
+        print(reset_csv(plan, len(args.group) != 1), end="")
+    elif plan:
+        print(reset_table(plan))
+    return reset, failed
+
+
+async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
+    """Commit the offsets; return the number of partitions that failed.
+
+    Each failure is printed, and its partition removed from ``offsets``.
+    """
+    if not offsets:
+        return 0
+    wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+    outcomes = await admin.alter_group_offsets(group_id, wanted)
+    refused = {partition: error for partition, error in outcomes.items() if error is not None}
+    for partition, error in refused.items():
+        del offsets[partition]
+        complain(f"group {group_id}, {partition}: {error}")
+    return len(refused)
+
+
+async def committed_offsets(admin: Admin, group_id: str) -> Offsets:
+    found = await admin.group_offsets(group_id)
+    return {partition: committed.offset for partition, committed in found.items()}
+
+
+async def offsets_in_plan(admin: Admin, group_id: str, planned: Mapping[str, Offsets]) -> Offsets:
+    """Return the offsets of ``--from-file`` for a group. Raises ConfigError if it has none."""
+    if group_id not in planned:
+        raise ConfigError(f"No reset plan for group {group_id} found")
+    return await within_logs(admin, planned[group_id])
+
+
+async def new_offsets(
+    admin: Admin,
+    args: argparse.Namespace,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+) -> Offsets:
+    """Return the offsets to commit for partitions of a group, by the scenario in ``args``.
+
+    Raises ConfigError if ``--shift-by`` concerns a partition without a committed offset; KafkaError
+    if a request fails.
+    """
     if args.to_offset is not None:
         return await within_logs(admin, dict.fromkeys(partitions, args.to_offset))
     if args.shift_by is not None:

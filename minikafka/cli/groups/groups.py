@@ -21,7 +21,6 @@ from minikafka.cli.cluster.debug import eviction_text, fetch
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.groups import group_text as text
 from minikafka.cli.groups.group_actions import (
-    EMPTY,
     NO_STATE,
     add_group_action,
     add_state_filter,
@@ -34,16 +33,18 @@ from minikafka.cli.groups.group_actions import (
 from minikafka.cli.groups.group_reset import (
     Offsets,
     add_scenarios,
+    committed_offsets,
     looked_up,
     new_offsets,
+    offsets_in_plan,
     partitions_named,
     planned_in_file,
+    reset_groups,
 )
 from minikafka.cli.groups.group_text import group_json, listing_json
 from minikafka.cli.output import MISSING, kafka_table, show_json
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_action, add_json_argument
-from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import (
     CLASSIC,
@@ -367,43 +368,20 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
     if args.from_file is None and not args.all_topics and not args.topic:
         raise WrongUsage("One of the reset scopes should be defined: --all-topics, --topic.")
     planned = planned_in_file(args)
-    plan: dict[str, Offsets] = {}
-    failed = 0
     if not (args.execute or args.dry_run):
         print("minikafka: nothing is changed without --execute", file=sys.stderr)
-    for group_id, group in (await admin.describe_groups(await _wanted(admin, args))).items():
-        if isinstance(group, KafkaError):
-            failed += complain(f"group {group_id}: {group}")
-        elif group.state not in (EMPTY, NO_STATE):
-            failed += complain(
-                f"Assignments can only be reset if the group '{group_id}' is inactive, "
-                f"but the current state is {group.state}."
-            )
-        else:
-            plan[group_id] = await new_offsets(admin, group_id, args, planned)
-            if args.execute:
-                failed += await _commit(admin, group_id, plan[group_id])
-    if args.export:
-        print(text.reset_csv(plan, len(args.group) != 1), end="")
-    elif plan:
-        print(text.reset_table(plan))
+
+    async def offsets_of(group_id: str) -> Offsets:
+        if args.from_file is not None:
+            return await offsets_in_plan(admin, group_id, planned)
+        committed = await committed_offsets(admin, group_id)
+        named = list(committed) if args.all_topics else await partitions_named(admin, args.topic)
+        return await new_offsets(admin, args, named, committed)
+
+    found = await admin.describe_groups(await _wanted(admin, args))
+    states = {g: each if isinstance(each, KafkaError) else each.state for g, each in found.items()}
+    _, failed = await reset_groups(admin, args, states, offsets_of)
     return min(failed, 1)
-
-
-async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
-    """Commit the offsets; return the number of partitions that failed.
-
-    Each failure is printed, and its partition removed from ``offsets``.
-    """
-    if not offsets:
-        return 0
-    wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
-    outcomes = await admin.alter_group_offsets(group_id, wanted)
-    refused = {partition: error for partition, error in outcomes.items() if error is not None}
-    for partition, error in refused.items():
-        del offsets[partition]
-        complain(f"group {group_id}, {partition}: {error}")
-    return len(refused)
 
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:

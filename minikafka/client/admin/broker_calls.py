@@ -1,18 +1,24 @@
-"""Helpers of admin calls: a call to one broker, to every broker, to the controller, or for many
-keys concurrently."""
+"""Helpers of admin calls: a call to one broker, to every broker, to the controller, to the
+coordinators of groups, or for many keys concurrently."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
-from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import Call, ControllerCall
-from minikafka.kernel.errors import KafkaError
+from minikafka.client.session import ClusterSession, look_up_coordinator
+from minikafka.core.client.calls import Call, ControllerCall, outcome_of
+from minikafka.core.client.cluster_view import Node
+from minikafka.core.client.consumer.group_calls import group_key
+from minikafka.kernel.errors import ErrorCode, KafkaError
 
 K = TypeVar("K")
 R = TypeVar("R")
+# Builds the request that describes groups of one type, to their coordinator.
+DescribeGroups: TypeAlias = Callable[[list[str], Node], Call[dict[str, R | KafkaError]]]
+
+_OTHER_TYPE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 async def call_broker(
@@ -69,6 +75,36 @@ async def call_controller(
         return await session.call_controller(call, deadline_ms)
 
     return await session.retrying(attempt, deadline_ms)
+
+
+async def describe_each_group(
+    session: ClusterSession,
+    group_ids: Iterable[str],
+    of_types: Sequence[DescribeGroups[R]],
+    timeout_ms: int | None,
+) -> dict[str, R | KafkaError]:
+    """Describe groups by a request to the coordinator of each. Where it finds no group, or is too
+    old for the request, the next one of ``of_types`` follows. Return the outcome of each group."""
+    deadline_ms = session.deadline_ms(timeout_ms)
+    *most, last = of_types
+
+    async def describe(group_id: str) -> R:
+        async def attempt() -> R:
+            broker_id = await look_up_coordinator(session, group_key(group_id), deadline_ms)
+            node = session.metadata.view.nodes[broker_id]
+            for build in most:
+                call = outcome_of(build([group_id], node), group_id)
+                try:
+                    return await session.call(broker_id, call, deadline_ms)
+                except KafkaError as error:
+                    if error.code not in _OTHER_TYPE:
+                        raise
+            call = outcome_of(last([group_id], node), group_id)
+            return await session.call(broker_id, call, deadline_ms)
+
+        return await session.retrying(attempt, deadline_ms)
+
+    return await outcomes_of(describe, group_ids)
 
 
 async def outcomes_of(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
-from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
+from minikafka.client.admin.broker_calls import (
+    call_every_broker,
+    describe_each_group,
+    outcomes_of,
+)
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.core.client.admin import groups as calls
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
 from minikafka.core.client.admin.streams_groups import (
@@ -16,17 +20,14 @@ from minikafka.core.client.admin.streams_groups import (
 from minikafka.core.client.calls import CoordinatorCall
 from minikafka.core.client.consumer.group_calls import (
     PartitionErrors,
-    group_key,
     offset_commit,
     offset_fetch,
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import KafkaError
 
 R = TypeVar("R")
-
-_NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupAdmin:
@@ -61,47 +62,16 @@ class GroupAdmin:
         A coordinator is asked for a consumer group (KIP-848) first. A group of another type is not
         found then, and brokers before Kafka 4 do not know the request.
         """
-        deadline_ms = self.session.deadline_ms(timeout_ms)
-
-        async def describe(group_id: str) -> GroupDescription:
-            async def attempt() -> GroupDescription:
-                key = group_key(group_id)
-                broker_id = await look_up_coordinator(self.session, key, deadline_ms)
-                node = self.session.metadata.view.nodes[broker_id]
-                call = calls.describe_consumer_group(group_id, node)
-                try:
-                    return await self.session.call(broker_id, call, deadline_ms)
-                except KafkaError as error:
-                    if error.code not in _NO_CONSUMER_GROUP:
-                        raise
-                call = calls.describe_group(group_id, node)
-                return await self.session.call(broker_id, call, deadline_ms)
-
-            return await self.session.retrying(attempt, deadline_ms)
-
-        return await outcomes_of(describe, group_ids)
+        of_types = calls.describe_consumer_groups, calls.describe_groups
+        return await describe_each_group(self.session, group_ids, of_types, timeout_ms)
 
     async def describe_streams_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, StreamsGroupDescription | KafkaError]:
         """Return the description of each streams group (KIP-1071), or its KafkaError. A group of
         another type is not found."""
-        deadline_ms = self.session.deadline_ms(timeout_ms)
-
-        async def describe(group_id: str) -> StreamsGroupDescription:
-            async def attempt() -> StreamsGroupDescription:
-                key = group_key(group_id)
-                broker_id = await look_up_coordinator(self.session, key, deadline_ms)
-                node = self.session.metadata.view.nodes[broker_id]
-                call = describe_streams_groups([group_id], node)
-                outcome = (await self.session.call(broker_id, call, deadline_ms))[group_id]
-                if isinstance(outcome, KafkaError):
-                    raise outcome
-                return outcome
-
-            return await self.session.retrying(attempt, deadline_ms)
-
-        return await outcomes_of(describe, group_ids)
+        of_types = (describe_streams_groups,)
+        return await describe_each_group(self.session, group_ids, of_types, timeout_ms)
 
     async def group_offsets(
         self,

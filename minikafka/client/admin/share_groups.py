@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minikafka.client.admin.broker_calls import outcomes_of
-from minikafka.client.session import ClusterSession, Coordinators, look_up_coordinator
+from minikafka.client.admin.broker_calls import describe_each_group
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.core.client.admin import share_groups as calls
 from minikafka.core.client.admin.share_groups import ShareGroupDescription, SharePartitionStart
-from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
+from minikafka.core.client.consumer.group_calls import PartitionErrors
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 
@@ -28,23 +28,8 @@ class ShareGroupAdmin:
     ) -> dict[str, ShareGroupDescription | KafkaError]:
         """Return the description of each group, or its KafkaError: GROUP_ID_NOT_FOUND also for a
         group of another type."""
-        deadline_ms = self.session.deadline_ms(timeout_ms)
-
-        async def describe(group_id: str) -> ShareGroupDescription:
-            async def attempt() -> ShareGroupDescription:
-                broker_id = await look_up_coordinator(
-                    self.session, group_key(group_id), deadline_ms
-                )
-                node = self.session.metadata.view.nodes[broker_id]
-                call = calls.describe_share_groups([group_id], node)
-                outcome = (await self.session.call(broker_id, call, deadline_ms))[group_id]
-                if isinstance(outcome, KafkaError):
-                    raise outcome
-                return outcome
-
-            return await self.session.retrying(attempt, deadline_ms)
-
-        return await outcomes_of(describe, group_ids)
+        of_types = (calls.describe_share_groups,)
+        return await describe_each_group(self.session, group_ids, of_types, timeout_ms)
 
     async def share_group_offsets(
         self,

@@ -123,6 +123,18 @@ def of_each(keys: Iterable[K], found: Mapping[K, R | KafkaError]) -> dict[K, R |
     return {key: found.get(key, missing) for key in keys}
 
 
+def outcome_of(several: Call[dict[K, R | KafkaError]], key: K) -> Call[R]:
+    """Return a call whose result is the outcome of one key. It raises the key's error."""
+
+    def read(response: Any) -> R:
+        outcome = several.read(response)[key]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    return Call(several.request, read)
+
+
 def raise_gravest(errors: Iterable[KafkaError | None]) -> None:
     """Raise one of ``errors``, if any: a final error rather than a retriable one."""
     found = [error for error in errors if error is not None]

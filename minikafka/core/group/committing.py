@@ -200,7 +200,7 @@ def delete_offsets(
     """Append tombstones for the committed offsets among ``topic_partitions``; return their
     number.
 
-    An empty group that is left without offsets is deleted too.
+    An empty group that is left without offsets is deleted too, see ``may_delete_group``.
     """
     records: list[GroupRecord] = [
         OffsetCommitted(group.group_id, topic_partition, None)
@@ -208,13 +208,17 @@ def delete_offsets(
         if group.offsets.get(topic_partition) is not None
     ]
     count = len(records)
+    deletion = OffsetDeletion(group, respond)
     leaves_nothing = (
-        group.is_vacant and not group.offsets.has_pending and count == len(group.offsets)
+        deletion.may_delete_group
+        and group.is_vacant
+        and not group.offsets.has_pending
+        and count == len(group.offsets)
     )
     if leaves_nothing:
         records += group.tombstones()
     if records or leaves_nothing or respond is not None:
-        result.appends += _tombstones(records, OffsetDeletion(group, respond))
+        result.appends += _tombstones(records, deletion)
     return count
 
 

@@ -212,6 +212,13 @@ class OffsetDeletion(_GroupAppendPurpose):
 
     respond: RespondError | None
 
+    @property
+    def may_delete_group(self) -> bool:
+        """Whether an empty group that is left without offsets is deleted as well. In Kafka 4 a
+        request never does so; here it keeps groups of its types, which the next look for expired
+        offsets deletes."""
+        return self.respond is None or not isinstance(self.group, ModernGroup)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletion(_GroupAppendPurpose):

@@ -459,7 +459,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         elif isinstance(purpose, StaticMemberReplacement):
             replacement_stored(purpose, error, result)
         elif isinstance(purpose, OffsetDeletion):
-            if error is ErrorCode.NONE and purpose.group.is_forgettable:
+            forgets = purpose.may_delete_group and purpose.group.is_forgettable
+            if error is ErrorCode.NONE and forgets:
                 self._delete(purpose.group, now_ms, result)
             if purpose.respond is not None:
                 result.reply(purpose.respond, offset_write_error(error))

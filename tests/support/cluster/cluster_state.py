@@ -95,20 +95,16 @@ class ClusterState:
         """Wait until all brokers are registered, a controller is active, and all replicas are in
         sync."""
 
-        def whole() -> bool:
-            with self.zk() as client:
-                try:
-                    registered = sorted(map(int, client.get_children("/brokers/ids")))
-                    return (
-                        registered == self.broker_ids
-                        and client.exists("/controller") is not None
-                        and all(
-                            in_sync(client, topic)
-                            for topic in client.get_children("/brokers/topics")
-                        )
-                    )
-                except NoNodeError:
-                    return False  # on its way: the first broker starts, a topic is created
+        def whole(client: KazooClient) -> bool:
+            try:
+                registered = sorted(map(int, client.get_children("/brokers/ids")))
+                return (
+                    registered == self.broker_ids
+                    and client.exists("/controller") is not None
+                    and all(in_sync(client, t) for t in client.get_children("/brokers/topics"))
+                )
+            except NoNodeError:
+                return False  # on its way: the first broker starts, a topic is created
 
         def in_sync(client: KazooClient, topic: str) -> bool:
             node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
@@ -119,7 +115,8 @@ class ClusterState:
             return True
 
         try:
-            until(whole, "the cluster is whole", limit_s)
+            with self.zk() as client:
+                until(lambda: whole(client), "the cluster is whole", limit_s)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.last_words()}") from None
 

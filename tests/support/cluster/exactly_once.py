@@ -86,7 +86,7 @@ class Reader:
         """Wait until it has read so many records."""
 
         def look() -> bool:
-            for message in self._consumer.consume(500, 1.0):
+            for message in self._consumer.consume(500, 0.1):
                 if not message.error():
                     self.seen[value_of(message).decode()] += 1
             return self.seen.total() >= count

@@ -25,6 +25,12 @@ from minikafka.protocol.messages.consumer_group_log import ConsumerGroupMetadata
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minikafka.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from minikafka.protocol.messages.list_groups import ListGroupsResponse
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.share_group_membership_log import ShareGroupMetadataValue
 from minikafka.protocol.messages.streams_group_log import StreamsGroupMetadataValue
@@ -35,15 +41,26 @@ from scripts.lib.kraft_broker import RACK
 
 TIMEOUT_MS = 20_000
 BROKER = 1  # the id of the only broker
+GROUP_RESOURCE = 32  # the type of config resource
 METADATA_VALUES = (ConsumerGroupMetadataValue, ShareGroupMetadataValue, StreamsGroupMetadataValue)
+
+
+def alter_group(name: str, changes: Mapping[str, str | None]) -> IncrementalAlterConfigsRequest:
+    """Build the request that sets the settings of a group, or deletes those that are None."""
+    rows = [
+        IncrementalAlterableConfig(key, int(value is None), value) for key, value in changes.items()
+    ]
+    return IncrementalAlterConfigsRequest(
+        [IncrementalAlterConfigsResource(GROUP_RESOURCE, name, rows)]
+    )
 
 
 class GroupConversation:
     """The requests of a test to one broker, and the texts of the responses, in which names stand
     for topic ids and for the ids of members that the broker has made.
 
-    ``begin`` creates topics with these partition counts. The records of the group ``without`` are
-    not compared."""
+    ``begin`` creates topics with these partition counts. Others may use the broker: groups that no
+    request of this conversation names are left out. So are the records of the group ``without``."""
 
     def __init__(
         self,
@@ -56,6 +73,7 @@ class GroupConversation:
         self.group = group
         self._partitions = dict(partitions)
         self._without = without
+        self._groups: set[str] = set()
         self.ids: dict[str, UUID] = {}
         self.member_ids: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
@@ -87,6 +105,7 @@ class GroupConversation:
         raise AssertionError(names)
 
     async def request(self, message: Any, version: int) -> Any:
+        self._groups.add(getattr(message, "group_id", ""))
         return await self._channel.request(message, version, TIMEOUT_MS)
 
     async def ask(self, label: str, message: Any, version: int = 0) -> Any:
@@ -96,6 +115,8 @@ class GroupConversation:
 
     def note(self, label: str, response: Any) -> None:
         """Add a response to those that are compared."""
+        if isinstance(response, ListGroupsResponse):
+            response.groups = [row for row in response.groups if row.group_id in self._groups]
         self._tidy(response)
         self.answers.append((f"{self.group}: {label}", self._named(response)))
 
@@ -137,7 +158,7 @@ class GroupConversation:
             if _is_compared(decoded):
                 assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                if decoded.group_id != self._without:
+                if decoded.group_id in self._groups - {self._without}:
                     found.append(decoded)
         hashes = _hashes(self.ids, self._partitions)
         return [

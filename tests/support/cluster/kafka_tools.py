@@ -40,6 +40,7 @@ CLASSES = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
@@ -60,6 +61,21 @@ class ToolTarget(Protocol):
     def address(self, broker_id: int) -> str: ...
 
     def data(self, broker_id: int) -> Path: ...
+
+
+@dataclass(frozen=True)
+class OneBroker:
+    """A cluster of one broker, as a tool knows it."""
+
+    bootstrap: str
+    directory: Path
+    broker_ids: tuple[int, ...] = (1,)
+
+    def address(self, broker_id: int) -> str:
+        return self.bootstrap
+
+    def data(self, broker_id: int) -> Path:
+        return self.directory
 
 
 @dataclass(frozen=True, slots=True)

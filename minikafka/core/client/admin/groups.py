@@ -140,19 +140,6 @@ def list_groups(states: Iterable[str], types: Iterable[str]) -> Call[list[GroupL
     return Call(ListGroupsRequest(sorted(states), sorted(types)), read)
 
 
-def describe_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
-    """Build DescribeGroups for one group, to its coordinator."""
-
-    def read(response: DescribeGroupsResponse) -> GroupDescription:
-        (row,) = response.groups
-        error = _error(row)
-        if error is not None:
-            raise error
-        return _description(row, coordinator)
-
-    return Call(DescribeGroupsRequest([group_id]), read)
-
-
 def describe_groups(
     group_ids: Iterable[str], coordinator: Node
 ) -> Call[dict[str, GroupDescription | KafkaError]]:
@@ -185,19 +172,6 @@ def describe_consumer_groups(
 
     wanted = list(group_ids)
     return Call(ConsumerGroupDescribeRequest(wanted), read)
-
-
-def describe_consumer_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
-    """Build ConsumerGroupDescribe for one group, to its coordinator."""
-    several = describe_consumer_groups([group_id], coordinator)
-
-    def read(response: ConsumerGroupDescribeResponse) -> GroupDescription:
-        outcome = several.read(response)[group_id]
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
-
-    return Call(several.request, read)
 
 
 def _consumer_description(row: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:

@@ -62,7 +62,6 @@ from minikafka.protocol.messages.scram_credentials import (
 
 def describe_acls(selected: AclFilter) -> Call[list[AclBinding]]:
     """Build DescribeAcls."""
-    pattern, entry = selected
 
     def read(response: DescribeAclsResponse) -> list[AclBinding]:
         _raise_for(response.error_code, response.error_message)
@@ -75,16 +74,7 @@ def describe_acls(selected: AclFilter) -> Call[list[AclBinding]]:
             for acl in row.acls
         ]
 
-    request = DescribeAclsRequest(
-        pattern.resource_type,
-        pattern.name,
-        pattern.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )
-    return Call(request, read)
+    return Call(DescribeAclsRequest(*(*selected.pattern, *selected.entry)), read)
 
 
 def create_acls(bindings: Iterable[AclBinding]) -> Call[list[KafkaError | None]]:
@@ -93,18 +83,7 @@ def create_acls(bindings: Iterable[AclBinding]) -> Call[list[KafkaError | None]]
     def read(response: CreateAclsResponse) -> list[KafkaError | None]:
         return [_error(row.error_code, row.error_message) for row in response.results]
 
-    rows = [
-        AclCreation(
-            pattern.resource_type,
-            pattern.name,
-            pattern.pattern_type,
-            entry.principal,
-            entry.host,
-            entry.operation,
-            entry.permission,
-        )
-        for pattern, entry in bindings
-    ]
+    rows = [AclCreation(*(*pattern, *entry)) for pattern, entry in bindings]
     return Call(CreateAclsRequest(rows), read)
 
 
@@ -122,18 +101,7 @@ def delete_acls(filters: Sequence[AclFilter]) -> Call[list[AclBinding]]:
                 deleted.append(_binding(pattern, entry))
         return deleted
 
-    rows = [
-        DeleteAclsFilter(
-            pattern.resource_type,
-            pattern.name,
-            pattern.pattern_type,
-            entry.principal,
-            entry.host,
-            entry.operation,
-            entry.permission,
-        )
-        for pattern, entry in filters
-    ]
+    rows = [DeleteAclsFilter(*(*pattern, *entry)) for pattern, entry in filters]
     return Call(DeleteAclsRequest(rows), read)
 
 

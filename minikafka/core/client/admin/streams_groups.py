@@ -53,7 +53,8 @@ class StreamsMemberDescription:
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
     """A streams group. ``source_topics`` are those that the tasks of a subtopology read, by its id,
-    with repartition topics; ``external_topics`` are all of them but repartition topics."""
+    with repartition topics; ``external_topics`` are all of them but repartition topics.
+    ``internal_topics`` are repartition and changelog topics."""
 
     group_id: str
     state: str
@@ -62,6 +63,7 @@ class StreamsGroupDescription:
     topology_epoch: int
     source_topics: dict[str, tuple[str, ...]]
     external_topics: frozenset[str]
+    internal_topics: frozenset[str]
     members: tuple[StreamsMemberDescription, ...]
     coordinator: Node
 
@@ -100,6 +102,12 @@ def describe_streams_groups(
 
 def _description(row: DescribedGroup, coordinator: Node) -> StreamsGroupDescription:
     subtopologies = [] if row.topology is None else row.topology.subtopologies or []
+    external = frozenset(topic for each in subtopologies for topic in each.source_topics)
+    internal = frozenset(
+        topic.name
+        for each in subtopologies
+        for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
+    )
     return StreamsGroupDescription(
         row.group_id,
         row.group_state,
@@ -113,7 +121,8 @@ def _description(row: DescribedGroup, coordinator: Node) -> StreamsGroupDescript
             )
             for each in subtopologies
         },
-        frozenset(topic for each in subtopologies for topic in each.source_topics),
+        external,
+        internal - external,  # a source topic may serve as a changelog
         tuple(map(_member, row.members)),
         coordinator,
     )

@@ -13,7 +13,14 @@ from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import VerbParser
 from minikafka.core.client.admin.features import FeatureMetadata
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.features import FeatureUpdate, Levels, UpgradeType
+from minikafka.kernel.features import (
+    FEATURES,
+    GROUP_VERSION,
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    Levels,
+    UpgradeType,
+)
 
 SERVER = ("--bootstrap-server", "h:1")
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
@@ -38,6 +45,15 @@ def options(action: str, *words: str) -> argparse.Namespace:
         ("disable --feature a", [FeatureUpdate("a", 0, SAFE)]),
         ("disable --feature a=1", [FeatureUpdate("a=1", 0, SAFE)]),
         ("disable --feature a --unsafe", [FeatureUpdate("a", 0, UNSAFE)]),
+        (
+            "upgrade --release-version 4.0.1",
+            [FeatureUpdate(GROUP_VERSION, 1, UP), FeatureUpdate(TRANSACTION_VERSION, 2, UP)],
+        ),
+        ("upgrade --release-version 4.0-IV1", [FeatureUpdate(GROUP_VERSION, 1, UP)]),
+        (
+            "downgrade --release-version 3.9",
+            [FeatureUpdate(feature.name, 0, SAFE) for feature in FEATURES],
+        ),
     ],
 )
 def test_updates_are_those_of_the_options(words: str, updates: list[FeatureUpdate]) -> None:
@@ -53,6 +69,9 @@ def test_updates_are_those_of_the_options(words: str, updates: list[FeatureUpdat
         ("upgrade --feature a=x", "Can't parse .* a=x: unable to parse x as a short."),
         ("upgrade --feature a=32768", "unable to parse 32768 as a short"),
         ("downgrade --feature a=1 --feature a=2", "Feature a was specified more than once."),
+        ("upgrade --release-version 4.0 --feature a=1", "Can not specify `release-version` with"),
+        ("upgrade --release-version 2.8", "Unknown release version '2.8'. Supported are: 3.3-IV3,"),
+        ("upgrade --metadata 4.0", "has no metadata.version: give --release-version"),
     ],
 )
 def test_wrong_options_are_refused_in_the_words_of_kafka(words: str, reason: str) -> None:

@@ -162,7 +162,12 @@ def test_a_streams_group_has_the_tasks_of_its_members() -> None:
         "m", 7, "p", "c", "h", False, has, target, None, 2, ("10.0.0.1", 7070)
     )
     described = StreamsGroupDescription(
-        "s", "Reconciling", 8, 8, 2, {"0": ("in",)}, frozenset({"in"}), (member,), NODE
+        *("s", "Reconciling", 8, 8, 2),
+        {"0": ("in",)},
+        frozenset({"in"}),
+        frozenset({"s-counts-changelog"}),
+        (member,),
+        NODE,
     )
     listing = GroupListing("s", "streams", "Stable", "streams")
     facts = group_facts(listing, 1, described, {}, {})

@@ -15,6 +15,7 @@ from minikafka.core.group.consumer.group import ConsumerGroup, ConsumerGroupStat
 from minikafka.core.group.consumer.member import stored_target
 from minikafka.core.group.consumer_groups import RESOLVE_AGAIN_MS
 from minikafka.core.group.group import Group
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     JOINS,
@@ -286,6 +287,19 @@ def test_an_empty_group_is_deleted_with_its_last_offset(lab: GroupLab) -> None:
 
 
 @pytest.mark.mission("G848-10")
+@pytest.mark.mission("STR-12")
+def test_a_request_that_deletes_the_last_offset_leaves_the_group(lab: GroupLab) -> None:
+    join(lab)
+    lab.commit({("a", 0): 7}, "m1", 1)
+    beat(lab, "m1", LEAVES)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    partition = TopicPartition("a", 0)
+    lab.coordinator.delete_offsets(GROUP, [partition], errors.update)
+    assert errors == {partition: ErrorCode.NONE}
+    assert lab.committed() == {}
+    assert lab.find_consumer_group() is not None
+
+
 def test_a_consumer_group_takes_the_place_of_an_empty_classic_one(lab: GroupLab) -> None:
     generation, _ = lab.stable("c")
     lab.commit({("a", 0): 7}, "c", generation)

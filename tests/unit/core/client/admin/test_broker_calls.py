@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.core.client.admin import configs, groups, replicas, topics, transactions
 from minikafka.core.client.admin.topics import describe_topics
-from minikafka.core.client.calls import CoordinatorKey
+from minikafka.core.client.calls import CoordinatorKey, outcome_of
 from minikafka.core.client.cluster_view import Node, PartitionView, TopicView
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
@@ -219,7 +219,9 @@ def test_only_assignments_of_consumers_are_read(
     assignment = bytes.fromhex("0000 00000001 0001 61 00000002 00000001 00000000 ffffffff")
     member = DescribedGroupMember("m", None, "c", "/h", b"", assignment)
     row = DescribedGroup(0, None, "g", "Stable", protocol_type, "range", [member])
-    described = groups.describe_group("g", NODE).read(DescribeGroupsResponse(groups=[row]))
+    described = outcome_of(groups.describe_groups(["g"], NODE), "g").read(
+        DescribeGroupsResponse(groups=[row])
+    )
     assert described == groups.GroupDescription(
         "g",
         "Stable",
@@ -234,7 +236,7 @@ def test_a_group_that_is_not_found_is_described_as_dead() -> None:
     row = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.", "g", "Dead")
     response = DescribeGroupsResponse(groups=[row])  # of version 6
     described = groups.GroupDescription("g", "Dead", "", "", (), NODE)
-    assert groups.describe_group("g", NODE).read(response) == described
+    assert outcome_of(groups.describe_groups(["g"], NODE), "g").read(response) == described
     assert groups.describe_groups(["g"], NODE).read(response) == {"g": described}
 
 
@@ -266,7 +268,7 @@ def described_consumer_group(**changes: Any) -> consumer_group_describe.Describe
 
 def test_consumer_groups_are_described_with_epochs_and_targets() -> None:
     response = ConsumerGroupDescribeResponse(groups=[described_consumer_group()])
-    call = groups.describe_consumer_group("g", NODE)
+    call = outcome_of(groups.describe_consumer_groups(["g"], NODE), "g")
     assert call.request == ConsumerGroupDescribeRequest(["g"])
     described = call.read(response)
     facts = groups.ConsumerGroupMemberFacts(6, (A0,), True)
@@ -295,7 +297,10 @@ def test_a_group_that_is_no_consumer_group_is_an_error() -> None:
     ]
     assert text in str(errors[0])
     response = ConsumerGroupDescribeResponse(groups=[other])
-    assert error_in(groups.describe_consumer_group("h", NODE), response).code is code
+    assert (
+        error_in(outcome_of(groups.describe_consumer_groups(["h"], NODE), "h"), response).code
+        is code
+    )
 
 
 def test_offsets_are_deleted_by_topic() -> None:
