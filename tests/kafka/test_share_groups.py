@@ -364,7 +364,7 @@ async def sessions(talk: Consumption) -> None:
 
 
 async def acquiring(talk: Consumption) -> None:
-    await talk.fetch("a share-partition that has no state", "m1", 0, partitions=(1,))
+    await talk.fetch("a share-partition that has no state", "m1", 0, partitions=(1,), **PATIENT)
     await talk.fetch("a whole batch for one record", "m1", 0, max_records=1, **PATIENT)
     await talk.fetch("in batches of two", "m2", 0, batch_size=2, max_records=7)
     await talk.fetch("one record alone", "m3", 0, max_records=1, **LIMITED)
