@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.metadata import Metadata
-from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import (
     Call,
     ControllerCall,
@@ -24,8 +23,8 @@ from minikafka.core.client.calls import (
     find_coordinator,
 )
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.errors import LOST_COORDINATOR, Retries
-from minikafka.kernel.errors import KafkaError
+from minikafka.core.client.errors import LOST_COORDINATOR, Retries, RetryBackoff
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ class ClusterSession:
         self.config = config
         self.connections = Connections(world, config)
         self.metadata = Metadata(world, self.connections, config)
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.backoff = RetryBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.metadata.start(tasks)
@@ -64,14 +63,15 @@ class ClusterSession:
         """Return a request's time-out: ``request_timeout_ms``, but not beyond the deadline."""
         return min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms))
 
-    def backoff_ms(self, failures: int) -> int:
-        """Return how long to wait before the next attempt, after ``failures`` failures before."""
-        return self._backoff.delay_ms(failures, self.world.entropy.random())
+    def backoff_ms(self, code: ErrorCode, failures: int) -> int:
+        """Return how long to wait after an error before the next attempt, with ``failures`` failed
+        ones before."""
+        return self.backoff.delay_ms(code, failures, self.world.entropy.random())
 
-    async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int) -> T:
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int | None) -> T:
         """Return the result of ``attempt``, repeating it after retriable KafkaErrors until the
-        deadline. Raises the last error."""
-        clock, retries = self.world.clock, Retries(self._backoff)
+        deadline, or without end if it is None. Raises the last error."""
+        clock, retries = self.world.clock, Retries(self.backoff)
         while True:
             try:
                 return await attempt()
@@ -96,10 +96,7 @@ class ClusterSession:
 
     async def call_any(self, call: Call[T], deadline_ms: int) -> T:
         """Carry out a call at any broker once; several brokers may get it. Raises KafkaError."""
-        response = await self.connections.request_any(
-            call.request, timeout_ms=self.timeout_ms(deadline_ms)
-        )
-        return call.read(response)
+        return call.read(await self._request_any(call, deadline_ms))
 
     async def call_any_retrying(self, call: Call[T], deadline_ms: int) -> T:
         """Carry out a call at any broker, repeating it until the deadline while no broker responds.
@@ -107,13 +104,16 @@ class ClusterSession:
         Several brokers may get the request. An error in the response is not retried. Raises
         KafkaError.
         """
+        return call.read(
+            await self.retrying(lambda: self._request_any(call, deadline_ms), deadline_ms)
+        )
 
-        async def attempt() -> Any:
-            return await self.connections.request_any(
-                call.request, timeout_ms=self.timeout_ms(deadline_ms)
-            )
-
-        return call.read(await self.retrying(attempt, deadline_ms))
+    async def _request_any(self, call: Call[T], deadline_ms: int) -> Any:
+        return await self.connections.request_any(
+            call.request,
+            highest_version=call.highest_version,
+            timeout_ms=self.timeout_ms(deadline_ms),
+        )
 
     async def call_controller(self, call: ControllerCall[T], deadline_ms: int) -> T:
         """Carry out a call at the current controller once. Raises KafkaError."""
@@ -215,16 +215,21 @@ class Coordinators:
 async def look_up_coordinator(
     session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
-    """Send FindCoordinator to any broker and wait until the metadata contains the coordinator.
-    Before that, wait for the first metadata, whose request finds out if no server is a broker.
+    """Send FindCoordinator to any broker. Before that, wait for the first metadata, whose request
+    finds out if no server is a broker.
 
-    One attempt. Raises KafkaError.
+    One attempt. Raises KafkaError: COORDINATOR_NOT_AVAILABLE for a broker that newer metadata do
+    not have, because it has just died or started.
     """
-    await session.metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
-    call = find_coordinator(key)
-    node = await session.call(session.connections.any_node(), call, deadline_ms)
-    return await session.metadata.wait_until(
-        lambda view: node.id if node.id in view.nodes else None,
-        session.remaining_ms(deadline_ms),
-        f"broker {node.id}",
-    )
+    metadata = session.metadata
+    await metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
+    version = metadata.view.version
+    node = await session.call_any(find_coordinator(key), deadline_ms)
+
+    def is_there(view: ClusterView) -> bool | None:
+        return node.id in view.nodes or (None if view.version == version else False)
+
+    if not await metadata.wait_until(is_there, session.remaining_ms(deadline_ms), "the brokers"):
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        raise KafkaError(code, f"coordinator of {key.key}: broker {node.id} is not in the metadata")
+    return node.id

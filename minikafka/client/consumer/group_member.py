@@ -16,7 +16,7 @@ from minikafka.core.client.consumer.group_calls import group_key
 from minikafka.core.client.consumer.membership import Membership, Next
 from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
 
 R = TypeVar("R")
@@ -150,7 +150,7 @@ class GroupMember(ABC, Generic[M]):
 
     async def _beat(self) -> None:
         membership = self.membership
-        next_ms = 0
+        next_ms = failures = 0
         while True:
             now_ms = self._now_ms()
             wait_ms = max(1, next_ms - now_ms) if membership.beats else None
@@ -168,27 +168,30 @@ class GroupMember(ABC, Generic[M]):
                 self._on_news()
             elif now_ms >= next_ms or self._beat_due:
                 self._beat_due = False
-                ok = await self._beat_once()
-                pause_ms = self._session.config.retry_backoff_ms
-                if ok:
-                    pause_ms = membership.heartbeat_interval_ms
+                code = await self._beat_once()
+                if code is None:
+                    failures, pause_ms = 0, membership.heartbeat_interval_ms
+                else:
+                    pause_ms = self._session.backoff_ms(code, failures)
+                    failures += 1
                 next_ms = self._now_ms() + pause_ms
 
-    async def _beat_once(self) -> bool:
-        """Send a heartbeat. Return whether the next one is due after the usual interval."""
+    async def _beat_once(self) -> ErrorCode | None:
+        """Send a heartbeat. Return why the next one is due before the usual interval, or None."""
         self.heartbeats += 1
         try:
             step = await self._send_heartbeat()
         except KafkaError as error:
             if error.retriable:
-                return False
+                return error.code
             self._error = error
             self.membership.lose(error.code.name)
             self._on_news()
-            return True
+            return None
         if step is Next.OTHER_COORDINATOR:
             self._coordinator = None
-        return step not in (Next.OTHER_COORDINATOR, Next.LATER)
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if step is Next.LATER else None
 
     @abstractmethod
     async def _send_heartbeat(self) -> Next:

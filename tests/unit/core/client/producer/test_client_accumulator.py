@@ -11,6 +11,7 @@ from minikafka.core.client.producer.accumulator import (
     Accumulator,
     AccumulatorConfig,
     PendingRecord,
+    ProducerBatch,
     record_size_bytes,
 )
 from minikafka.kernel.cluster import TopicPartition
@@ -194,6 +195,32 @@ def test_a_retry_comes_first_and_waits_for_its_backoff() -> None:
         now = ready.next_ms
         assert acc.ready(now, LEADERS).partitions_by_leader == {1: [A]}
     assert gaps == [100, 200, 300, 300]
+
+
+@pytest.mark.mission("CLI-FAST-2")
+def test_a_retry_goes_to_a_new_leader_at_once_and_its_backoff_starts_again() -> None:
+    acc = accumulator(retry_backoff_ms=100)
+    put(acc, A, "a")
+
+    def refused_at(now_ms: int, leader_epoch: int) -> int | None:
+        """Refuse the batch at the leader of that epoch; return when it goes there again."""
+
+        def sent(batch: ProducerBatch[str], others: bool) -> bool:
+            batch.sent_to(leader_epoch)
+            return True
+
+        (batch,) = acc.drain([A], sent)
+        assert acc.retry(batch, now_ms)
+        ready = acc.ready(now_ms, LEADERS, lambda _: leader_epoch)
+        assert ready.partitions_by_leader == {}
+        return ready.next_ms
+
+    assert refused_at(0, 5) == 100
+    assert refused_at(100, 5) == 300
+    assert acc.ready(101, LEADERS, lambda _: 4).next_ms == 300, "metadata that are older"
+    assert acc.ready(101, LEADERS, lambda _: 6).partitions_by_leader == {1: [A]}
+    assert acc.ready(101, {}, lambda _: 6).unknown_topics == {"t"}, "it has no leader now"
+    assert refused_at(101, 6) == 201
 
 
 def test_nothing_is_added_to_a_batch_that_was_sent_once() -> None:
