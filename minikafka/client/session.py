@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -181,35 +181,70 @@ R = TypeVar("R")
 
 
 class Coordinators:
-    """The coordinators that one client has found. A lost one is looked up again."""
+    """The coordinators that one client has found. A lost one is looked up again.
 
-    def __init__(self, session: ClusterSession) -> None:
+    ``connection`` is added to their broker ids: SECOND_CONNECTION, or 0.
+    """
+
+    def __init__(self, session: ClusterSession, connection: int = 0) -> None:
         self._session = session
+        self._connection = connection
         self._found: dict[CoordinatorKey, int] = {}
+        self._finding = asyncio.Lock()
 
     async def call(self, call: CoordinatorCall[R], deadline_ms: int) -> R:
         """Carry out a call, retrying retriable errors until the deadline. Raises KafkaError."""
+        return await self._session.retrying(
+            lambda: self.call_once(call.coordinator, call, deadline_ms), deadline_ms
+        )
 
-        async def attempt() -> R:
-            try:
-                node_id = await self.find(call.coordinator, deadline_ms)
-                return await self._session.call(node_id, call, deadline_ms)
-            except KafkaError as error:
-                if error.code in LOST_COORDINATOR:
-                    self._found.pop(call.coordinator, None)
-                raise
+    async def call_once(
+        self, key: CoordinatorKey, call: Call[R], deadline_ms: int, timeout_ms: int | None = None
+    ) -> R:
+        """Carry out a call with one attempt. Raises KafkaError; after some errors the coordinator
+        is looked up by the next call.
 
-        return await self._session.retrying(attempt, deadline_ms)
+        The lookup ends at the deadline, the request after ``timeout_ms``, by default also at the
+        deadline.
+        """
+        session = self._session
+        node_id = await self.find(key, deadline_ms)
+        try:
+            return await session.call_within(
+                node_id, call, timeout_ms or session.timeout_ms(deadline_ms)
+            )
+        except KafkaError as error:
+            if error.code in LOST_COORDINATOR:
+                self.forget(key)
+            raise
 
-    async def find_retrying(self, key: CoordinatorKey, deadline_ms: int) -> int:
-        """Return the coordinator's broker id, retrying until the deadline. Raises KafkaError."""
-        return await self._session.retrying(lambda: self.find(key, deadline_ms), deadline_ms)
+    async def versions(
+        self, key: CoordinatorKey, deadline_ms: int
+    ) -> Mapping[int, tuple[int, int]]:
+        """Return the coordinator's version ranges by API key, with one attempt. Raises
+        KafkaError."""
+        node_id = await self.find(key, deadline_ms)
+        try:
+            await self._session.connections.connect(node_id)
+        except KafkaError:
+            self.forget(key)
+            raise
+        return self._session.connections.versions(node_id)
 
     async def find(self, key: CoordinatorKey, deadline_ms: int) -> int:
         """Return the coordinator's broker id, with one attempt. Raises KafkaError."""
-        if key not in self._found:
-            self._found[key] = await look_up_coordinator(self._session, key, deadline_ms)
-        return self._found[key]
+        async with self._finding:
+            if key not in self._found:
+                node_id = await look_up_coordinator(self._session, key, deadline_ms)
+                self._found[key] = node_id + self._connection
+            return self._found[key]
+
+    def known(self, key: CoordinatorKey) -> int | None:
+        """Return the broker id of a coordinator that was found and not lost since."""
+        return self._found.get(key)
+
+    def forget(self, key: CoordinatorKey) -> None:
+        self._found.pop(key, None)
 
 
 async def look_up_coordinator(

@@ -123,7 +123,7 @@ class ClassicMember(GroupMember[Membership]):
                     session.metadata.note_error(error.code)
                     step, code = Next.OTHER_COORDINATOR, error.code
                 if step is Next.OTHER_COORDINATOR:
-                    self._coordinator = None
+                    self._coordinators.forget(self._key)
                 if step in (Next.GO_ON, Next.JOIN_AGAIN) or self.membership.lost:
                     return
                 if step is not Next.AT_ONCE:
@@ -140,7 +140,7 @@ class ClassicMember(GroupMember[Membership]):
         membership, owner = self.membership, self._owner
         timeout_ms = membership.config.max_poll_interval_ms + JOIN_GRACE_MS
         timeout_ms = max(timeout_ms, self._session.config.request_timeout_ms)
-        node_id = await self._find()
+        node_id = await self._coordinators.find(self._key, self._lookup_deadline_ms())
         topics = owner.topics()
         owned = owner.owned() if membership.config.cooperative else []
         request = membership.join_request(topics, owned, self._client_rack)

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from minikafka.client.connections import SECOND_CONNECTION
-from minikafka.client.session import ClusterSession, look_up_coordinator
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.calls import Call
 from minikafka.core.client.consumer.consumer_membership import ConsumerMembership
 from minikafka.core.client.consumer.group_calls import group_key
 from minikafka.core.client.consumer.membership import Membership, Next
-from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
@@ -63,8 +62,8 @@ class GroupMember(ABC, Generic[M]):
         self._session = session
         self._owner = owner
         self._on_news = on_news
-        self._coordinator: int | None = None
-        self._finding = asyncio.Lock()
+        self._coordinators = Coordinators(session, SECOND_CONNECTION)
+        self._key = group_key(membership.config.group_id)
         self._error: KafkaError | None = None  # final
         self._view_version = -1  # of the metadata that the last step has seen
         self._polling = 0
@@ -189,7 +188,7 @@ class GroupMember(ABC, Generic[M]):
             self._on_news()
             return None
         if step is Next.OTHER_COORDINATOR:
-            self._coordinator = None
+            self._coordinators.forget(self._key)
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if step is Next.LATER else None
 
@@ -205,34 +204,16 @@ class GroupMember(ABC, Generic[M]):
 
     async def coordinator_versions(self) -> Mapping[int, tuple[int, int]]:
         """Return the coordinator's version ranges by API key. Raises KafkaError."""
-        node_id = await self._find()
-        try:
-            await self._session.connections.connect(node_id)
-        except KafkaError:
-            self._coordinator = None
-            raise
-        return self._session.connections.versions(node_id)
+        return await self._coordinators.versions(self._key, self._lookup_deadline_ms())
 
     async def call(self, call: Call[R], timeout_ms: int) -> R:
         """Carry out a call to the group's coordinator once. Raises KafkaError; after some errors
         the coordinator is looked up again by the next call."""
-        node_id = await self._find()
-        try:
-            return await self._session.call_within(node_id, call, timeout_ms)
-        except KafkaError as error:
-            if error.code in LOST_COORDINATOR:
-                self._coordinator = None
-            raise
+        deadline_ms = self._lookup_deadline_ms()
+        return await self._coordinators.call_once(self._key, call, deadline_ms, timeout_ms)
 
-    async def _find(self) -> int:
-        async with self._finding:
-            if self._coordinator is None:
-                session = self._session
-                deadline_ms = session.deadline_ms(session.config.request_timeout_ms)
-                key = group_key(self.membership.config.group_id)
-                node_id = await look_up_coordinator(session, key, deadline_ms)
-                self._coordinator = node_id + SECOND_CONNECTION
-            return self._coordinator
+    def _lookup_deadline_ms(self) -> int:
+        return self._session.deadline_ms(self._session.config.request_timeout_ms)
 
     # ---------------------------------------------------------------------------- leaving
 
@@ -249,15 +230,16 @@ class GroupMember(ABC, Generic[M]):
         """
 
     async def _leave(self, reason: str) -> None:
-        if self._coordinator is None:
+        coordinator = self._coordinators.known(self._key)
+        if coordinator is None:
             return
-        versions = self._session.connections.versions(self._coordinator)
+        versions = self._session.connections.versions(coordinator)
         request = self._leave_request(reason, versions)
         if request is None:
             return
         try:
             await self._session.connections.request(
-                self._coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
+                coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
             )
         except KafkaError:
             return  # the session times out at the coordinator

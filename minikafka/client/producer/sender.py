@@ -299,13 +299,20 @@ class Sender:
         now_ms = self._session.world.clock.monotonic_ms()
         if self._aborting:
             verdict = BatchOutcome.FAIL
-        if verdict is BatchOutcome.RETRY and self._accumulator.retry(batch, now_ms):
+        backoff_ms = self._backoff_ms(batch, error.code)
+        if verdict is BatchOutcome.RETRY and self._accumulator.retry(batch, now_ms, backoff_ms):
             self.counts.retries += batch.record_count
             return
         if self.sequences is not None:
             self.sequences.given_up(batch)
         self._accumulator.complete(batch)
         self._fail(batch, error)
+
+    def _backoff_ms(self, batch: Batch, code: ErrorCode) -> int:
+        if self._transactions is not None and code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            # A leader says so, too, if it cannot reach the coordinator of the transaction.
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._session.backoff_ms(code, batch.attempts_there - 1)
 
     def _delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.complete(batch)

@@ -47,8 +47,6 @@ class AccumulatorConfig:
     buffer_memory: int = 33_554_432
     max_request_size: int = 1_048_576
     delivery_timeout_ms: int = 120_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
     retries: int = (1 << 31) - 1
     in_flight: int = 1
 
@@ -267,18 +265,13 @@ class Accumulator(Generic[Token]):
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
 
-    def retry(self, batch: ProducerBatch[Token], now_ms: int) -> bool:
-        """Put a drained batch back into its queue, before all later ones; the backoff doubles
-        each time that the same leader has failed.
+    def retry(self, batch: ProducerBatch[Token], now_ms: int, backoff_ms: int) -> bool:
+        """Put a drained batch back into its queue, before all later ones, for ``backoff_ms``.
 
         Returns False if the delivery time-out would pass before the next attempt, or no retries
         are left. The batch is then still in flight, and the caller calls ``complete``.
         """
         config = self.config
-        backoff_ms = min(
-            config.retry_backoff_max_ms,
-            config.retry_backoff_ms << min(max(batch.attempts_there - 1, 0), 20),
-        )
         if now_ms + backoff_ms >= batch.created_ms + config.delivery_timeout_ms:
             return False
         if batch.attempts > config.retries:
