@@ -176,7 +176,7 @@ async def failover(
     zookeeper.delete(paths.broker_id(victim))
     if simulation.controller_id() == victim:
         zookeeper.delete(paths.CONTROLLER)
-    while needed() in (victim, -1, None):
+    while needed() in (victim, -1, None):  # noqa: ASYNC110 - simulated time
         await asyncio.sleep(0.001)
     elected_ms = now_ms()
     await simulation.until("work again", lambda: found.done_ms[-1] > elected_ms, 30)
