@@ -137,10 +137,10 @@ class Connections:
             left_ms = max(1, deadline_ms - clock.monotonic_ms())
             response = await channel.request(message, version, left_ms)
         except OSError as error:
-            self._note_unreachable(node_id)
+            if (link := self._link(node_id)) is not None:
+                link.failed_ms = clock.monotonic_ms()
             raise _as_kafka_error(error) from error
-        link = self._link(node_id)
-        if link is not None:
+        if (link := self._link(node_id)) is not None:
             link.failures, link.failed_ms = 0, None
         self._has_responded = True
         return response
@@ -226,8 +226,9 @@ class Connections:
                 for last in done:
                     if not _is_disconnection(last):
                         return last.result()
-                if not done and node_id is not None:  # it comes last, until it responds
-                    self._note_failures(node_id, 1)
+                slow = None if done or node_id is None else self._link(node_id)
+                if slow is not None:
+                    slow.failures = 1  # it comes last, until it responds
         finally:
             for task in requests.values():
                 task.cancel()
@@ -304,16 +305,6 @@ class Connections:
             if first is not None:
                 self._links[node_id] = _Link(first.host, first.port)
         return self._links.get(node_id) or self._bootstrap.get(node_id)
-
-    def _note_failures(self, node_id: int, count: int) -> None:
-        link = self._link(node_id)
-        if link is not None:
-            link.failures = count
-
-    def _note_unreachable(self, node_id: int) -> None:
-        link = self._link(node_id)
-        if link is not None:
-            link.failed_ms = self._world.clock.monotonic_ms()
 
     def _rank(self, link: _Link) -> tuple[bool, bool, int]:
         return (link.failures > 0, not link.is_open, link.retry_at_ms)
