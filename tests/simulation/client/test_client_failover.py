@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 import pytest
@@ -35,20 +35,17 @@ PAUSE_S = 0.005
 
 Step: TypeAlias = Callable[[], Awaitable[object]]
 Ready: TypeAlias = Callable[[Step], Awaitable[None]]
-Work: TypeAlias = Callable[[SimulatedCluster, Callable[[Client], None], Ready], Awaitable[None]]
+Watched: TypeAlias = Callable[[Client], None]
+Work: TypeAlias = Callable[[SimulatedCluster, Watched, Ready], Coroutine[Any, Any, None]]
 
 
-async def producing(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def producing(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     async with cluster.producer() as producer:
         watch(producer)
         await repeat(lambda: producer.send_and_wait("t", b"v"))
 
 
-async def consuming(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def consuming(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     keys = {"auto_offset_reset": "earliest"}
     async with cluster.producer() as producer, cluster.consumer(**keys) as consumer:
         watch(consumer)
@@ -62,9 +59,7 @@ async def sent_and_read(producer: Any, consumer: Any) -> None:
         await producer.send_and_wait("t", b"v")
 
 
-async def committing(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def committing(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     async with cluster.consumer(group_id="g", topics=["t"]) as consumer:
         watch(consumer)
         while not consumer.assignment:
@@ -72,9 +67,7 @@ async def committing(
         await repeat(lambda: consumer.commit({T0: 0}))
 
 
-async def transacting(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def transacting(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     async with cluster.producer(transactional_id="x") as producer:
         watch(producer)
         await producer.init_transactions()
@@ -86,9 +79,7 @@ async def transacting(
         await repeat(transaction)
 
 
-async def sharing(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def sharing(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     keys = cluster._of_clients()
     async with (
         cluster.producer() as producer,
@@ -98,9 +89,7 @@ async def sharing(
         await repeat(lambda: sent_and_read(producer, consumer))
 
 
-async def administering(
-    cluster: SimulatedCluster, watch: Callable[[Client], None], repeat: Ready
-) -> None:
+async def administering(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
     names = iter(range(1_000_000))
     async with cluster.admin() as admin:
         watch(admin)
@@ -158,8 +147,11 @@ async def failover(
     requests until then."""
     simulation = cluster.simulation
     loop, zookeeper = simulation.simulation.loop, simulation.simulation.zookeeper
-    now_ms = lambda: loop.seconds() * 1_000  # noqa: E731
     work, partition, _ = SCENES[scene]
+
+    def now_ms() -> float:
+        return loop.seconds() * 1_000
+
     found = Watch(now_ms)
     await cluster.create_topic("t")
 
