@@ -17,8 +17,11 @@ from minikafka.aio import ShareConsumer
 from minikafka.client.session import Client
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulated import SimulatedCluster, play
+from minikafka.testing.verify.history import Written
+from minikafka.testing.verify.writer import NOBODY, Writer, WriterConfig
 
 T0 = TopicPartition("t", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -103,8 +106,17 @@ async def administering(cluster: SimulatedCluster, watch: Watched, repeat: Ready
         await repeat(create)
 
 
+async def verifying(cluster: SimulatedCluster, watch: Watched, repeat: Ready) -> None:
+    numbers = iter(range(1_000_000))
+    async with cluster.admin() as admin:
+        watch(admin)
+        writer = Writer(admin.session, Written(0), WriterConfig(b"run", "t", 100))
+        await repeat(lambda: writer._write(0, next(numbers), 1, NOBODY, NO_SEQUENCE))
+
+
 # What works, the partition whose leader is killed (None: the controller), and how many lookups
-# come one after the other: of the leader and of the coordinator, if one broker was both.
+# come one after the other: of the leader and of the coordinator, if one broker was both; of the
+# producer's leader and the consumer's; of metadata and of a leader by polling.
 SCENES: dict[str, tuple[Work, TopicPartition | None, int]] = {
     "producer": (producing, T0, 1),
     "consumer": (consuming, T0, 2),
@@ -112,6 +124,7 @@ SCENES: dict[str, tuple[Work, TopicPartition | None, int]] = {
     "transactions": (transacting, TRANSACTIONS, 2),
     "share consumer": (sharing, T0, 2),
     "admin": (administering, None, 2),
+    "verify": (verifying, T0, 2),
 }
 
 
