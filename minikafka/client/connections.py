@@ -38,6 +38,7 @@ class _Link:
         self.versions: dict[int, tuple[int, int]] = {}
         self.failures = 0
         self.retry_at_ms = 0
+        self.failed_ms: int | None = None  # the last request, unless there was a response since
         self.opening: asyncio.Task[Channel] | None = None
         self.last_error: OSError | None = None  # of the last attempt to connect, if it failed
 
@@ -136,21 +137,39 @@ class Connections:
             left_ms = max(1, deadline_ms - clock.monotonic_ms())
             response = await channel.request(message, version, left_ms)
         except OSError as error:
+            if (link := self._link(node_id)) is not None:
+                link.failed_ms = clock.monotonic_ms()
             raise _as_kafka_error(error) from error
-        self._note_failures(node_id, 0)
+        if (link := self._link(node_id)) is not None:
+            link.failures, link.failed_ms = 0, None
         self._has_responded = True
         return response
 
-    async def request_any(self, message: Message, *, timeout_ms: int | None = None) -> Any:
-        """Return the first response of any broker. Raises the KafkaError if the first outcome is
-        one, and WrongPeer if no bootstrap server speaks this client's protocol.
+    def unreachable(self) -> list[tuple[int, int]]:
+        """Return the brokers whose last request had no response, with the time of its failure in
+        ms."""
+        return [
+            (number % SECOND_CONNECTION, link.failed_ms)
+            for number, link in self._links.items()
+            if link.failed_ms is not None
+        ]
 
-        As long as no broker responds, the request is sent to further brokers after a while; so
-        it must be one that may be processed twice.
+    async def request_any(
+        self,
+        message: Message,
+        *,
+        highest_version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Return the first response of any broker. Raises the KafkaError of the last broker if none
+        can be reached, and WrongPeer if no bootstrap server speaks this client's protocol.
+
+        The request is sent to the next broker at once if there is no connection to one, and after a
+        while if one does not respond; so it must be one that may be processed twice.
         """
         if self._has_responded:
-            return await self._first_outcome(message, timeout_ms)
-        outcome = asyncio.create_task(self._first_outcome(message, timeout_ms))
+            return await self._first_response(message, highest_version, timeout_ms)
+        outcome = asyncio.create_task(self._first_response(message, highest_version, timeout_ms))
         tasks: list[asyncio.Task[Any]] = [outcome]
         try:
             await asyncio.wait(tasks, timeout=CHECK_PEERS_AFTER_MS / 1000)
@@ -182,25 +201,34 @@ class Connections:
             text = "; ".join(str(error.message) for error in wrong)
             raise WrongPeer(text, any(error.by_keys for error in wrong))
 
-    async def _first_outcome(self, message: Message, timeout_ms: int | None) -> Any:
+    async def _first_response(
+        self, message: Message, highest_version: int | None, timeout_ms: int | None
+    ) -> Any:
         requests: dict[int, asyncio.Task[Any]] = {}
+        pending: set[asyncio.Task[Any]] = set()
+        last: asyncio.Task[Any] | None = None  # that has failed
         try:
             while True:
                 node_id = self._best_node(requests)
                 if node_id is not None:
-                    requests[node_id] = asyncio.create_task(
-                        self.request(node_id, message, timeout_ms=timeout_ms)
+                    request = self.request(
+                        node_id, message, highest_version=highest_version, timeout_ms=timeout_ms
                     )
-                await asyncio.wait(
-                    requests.values(),
+                    requests[node_id] = asyncio.create_task(request)
+                    pending.add(requests[node_id])
+                elif not pending and last is not None:
+                    return last.result()
+                done, pending = await asyncio.wait(
+                    pending,
                     timeout=None if node_id is None else NEXT_BROKER_AFTER_MS / 1000,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for task in requests.values():
-                    if task.done():
-                        return task.result()
-                if node_id is not None:  # it comes last from now on, until it responds
-                    self._note_failures(node_id, 1)
+                for last in done:
+                    if not _is_disconnection(last):
+                        return last.result()
+                slow = None if done or node_id is None else self._link(node_id)
+                if slow is not None:
+                    slow.failures = 1  # it comes last, until it responds
         finally:
             for task in requests.values():
                 task.cancel()
@@ -278,13 +306,8 @@ class Connections:
                 self._links[node_id] = _Link(first.host, first.port)
         return self._links.get(node_id) or self._bootstrap.get(node_id)
 
-    def _note_failures(self, node_id: int, count: int) -> None:
-        link = self._link(node_id)
-        if link is not None:
-            link.failures = count
-
     def _rank(self, link: _Link) -> tuple[bool, bool, int]:
-        return (link.failures > 0, not link.is_open, link.failures)
+        return (link.failures > 0, not link.is_open, link.retry_at_ms)
 
     async def _channel_for(
         self, node_id: int, message: Message, highest_version: int | None, deadline_ms: int
@@ -348,7 +371,7 @@ class Connections:
             link.failures += 1
             link.retry_at_ms = clock.monotonic_ms() + delay_ms
             raise
-        link.failures = 0
+        link.failures = link.retry_at_ms = 0
         link.last_error = None
         link.channel = channel
         return channel
@@ -379,6 +402,12 @@ class Connections:
             row.api_key: (row.min_version, row.max_version) for row in response.api_keys
         }
         return channel
+
+
+def _is_disconnection(outcome: asyncio.Task[Any]) -> bool:
+    """Whether there was no connection, or it was lost: another broker may respond."""
+    error = outcome.exception()
+    return isinstance(error, KafkaError) and error.code is ErrorCode.NETWORK_EXCEPTION
 
 
 def _is_unexplained(outcome: asyncio.Task[Any]) -> bool:

@@ -9,9 +9,9 @@ from typing import TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.task_waits import end_task, wait_for_event
-from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.cluster_view import ClusterView, Node, TopicView, merge, metadata_request
 from minikafka.core.client.errors import STALE_METADATA, is_hopeless
+from minikafka.core.client.metadata_refresh import MetadataRefresh
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -20,23 +20,21 @@ T = TypeVar("T")
 
 
 class Metadata:
-    """A task that sends Metadata requests when they are needed or the view is old, one at a
-    time.
-
-    Between two requests is at least the retry backoff, unless the client needs a new topic.
-    """
+    """A task that sends Metadata requests when they are needed or the view is old, one at a time,
+    as ``MetadataRefresh`` schedules them."""
 
     def __init__(self, world: World, connections: Connections, config: ClientConfig) -> None:
         self.view = ClusterView()
         self._world = world
         self._connections = connections
         self._config = config
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._refresh = MetadataRefresh(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, config.metadata_max_age_ms
+        )
         self._topics: set[str] = set()  # those that the application uses
         self.knows_all = False  # whether the view shows every topic there is
         self._all_topics = False
-        self._needed = asyncio.Event()
-        self._urgent = asyncio.Event()
+        self._rescheduled = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[], None]] = []
         self._last_error: KafkaError | None = None
@@ -59,24 +57,36 @@ class Metadata:
         new = set(topics) - self._topics
         if new:
             self._topics |= new
-            self._urgent.set()
-            self.request_update()
+            self._request_now()
 
     def follow_all(self) -> None:
         """Request the metadata of all topics from now on."""
         if not self._all_topics:
             self._all_topics = True
-            self._urgent.set()
-            self.request_update()
+            self._request_now()
 
     def request_update(self) -> None:
         """Request metadata soon: the view is wrong or incomplete."""
-        self._needed.set()
+        self._refresh.want(self._now_ms())
+        self._rescheduled.set()
+
+    def _request_now(self) -> None:
+        self._refresh.want_now()
+        self._rescheduled.set()
 
     def note_error(self, code: ErrorCode) -> None:
         """Request metadata if the error code of a response indicates that the view is stale."""
         if code in STALE_METADATA:
             self.request_update()
+
+    def note_leader_error(
+        self, topic_partition: TopicPartition, broker_id: int, code: ErrorCode
+    ) -> None:
+        """Request metadata if the error indicates that a broker does not lead a partition any more,
+        until they have another leader."""
+        if code in STALE_METADATA:
+            self._refresh.doubt(topic_partition, broker_id, self.view, self._now_ms())
+            self._rescheduled.set()
 
     async def wait_for_brokers(self, timeout_ms: int) -> Mapping[int, Node]:
         """Wait until the brokers of the cluster are known, and return them. Raises KafkaError."""
@@ -152,26 +162,37 @@ class Metadata:
         await waiter
 
     async def _run(self) -> None:
-        failures = 0
+        refresh = self._refresh
         while True:
-            await wait_for_event(self._needed, self._config.metadata_max_age_ms)
-            self._needed.clear()
-            self._urgent.clear()
+            while (left_ms := self._left_ms()) is None or left_ms > 0:
+                await wait_for_event(self._rescheduled, left_ms)
+                self._rescheduled.clear()
+            refresh.begin()
+            before = self.view
             try:
                 await self._update()
             except KafkaError as error:
                 # No broker responded in time, or one did with an error. Another one may succeed.
                 self._last_error = error
-                failures += 1
-                self._needed.set()
+                refresh.failed(self._now_ms(), self._world.entropy.random())
                 if is_hopeless(error):
                     self._refuse_waiters(error)
             else:
-                failures = failures + 1 if self._is_incomplete else 0
-                if failures:
-                    self._needed.set()
-            delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy.random())
-            await wait_for_event(self._urgent, delay_ms)
+                refresh.updated(
+                    before,
+                    self.view,
+                    self._connections.unreachable(),
+                    self._is_incomplete,
+                    self._now_ms(),
+                    self._world.entropy.random(),
+                )
+
+    def _left_ms(self) -> int | None:
+        due_ms = self._refresh.due_ms
+        return None if due_ms is None else due_ms - self._now_ms()
+
+    def _now_ms(self) -> int:
+        return self._world.clock.monotonic_ms()
 
     def _refuse_waiters(self, error: KafkaError) -> None:
         waiters, self._waiters = self._waiters, []

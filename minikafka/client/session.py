@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.metadata import Metadata
-from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import (
     Call,
     ControllerCall,
@@ -24,8 +23,8 @@ from minikafka.core.client.calls import (
     find_coordinator,
 )
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.errors import LOST_COORDINATOR, Retries
-from minikafka.kernel.errors import KafkaError
+from minikafka.core.client.errors import LOST_COORDINATOR, Retries, RetryBackoff
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ class ClusterSession:
         self.config = config
         self.connections = Connections(world, config)
         self.metadata = Metadata(world, self.connections, config)
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.backoff = RetryBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.metadata.start(tasks)
@@ -64,14 +63,15 @@ class ClusterSession:
         """Return a request's time-out: ``request_timeout_ms``, but not beyond the deadline."""
         return min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms))
 
-    def backoff_ms(self, failures: int) -> int:
-        """Return how long to wait before the next attempt, after ``failures`` failures before."""
-        return self._backoff.delay_ms(failures, self.world.entropy.random())
+    def backoff_ms(self, code: ErrorCode, failures: int) -> int:
+        """Return how long to wait after an error before the next attempt, with ``failures`` failed
+        ones before."""
+        return self.backoff.delay_ms(code, failures, self.world.entropy.random())
 
-    async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int) -> T:
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int | None) -> T:
         """Return the result of ``attempt``, repeating it after retriable KafkaErrors until the
-        deadline. Raises the last error."""
-        clock, retries = self.world.clock, Retries(self._backoff)
+        deadline, or without end if it is None. Raises the last error."""
+        clock, retries = self.world.clock, Retries(self.backoff)
         while True:
             try:
                 return await attempt()
@@ -96,10 +96,7 @@ class ClusterSession:
 
     async def call_any(self, call: Call[T], deadline_ms: int) -> T:
         """Carry out a call at any broker once; several brokers may get it. Raises KafkaError."""
-        response = await self.connections.request_any(
-            call.request, timeout_ms=self.timeout_ms(deadline_ms)
-        )
-        return call.read(response)
+        return call.read(await self._request_any(call, deadline_ms))
 
     async def call_any_retrying(self, call: Call[T], deadline_ms: int) -> T:
         """Carry out a call at any broker, repeating it until the deadline while no broker responds.
@@ -107,13 +104,16 @@ class ClusterSession:
         Several brokers may get the request. An error in the response is not retried. Raises
         KafkaError.
         """
+        return call.read(
+            await self.retrying(lambda: self._request_any(call, deadline_ms), deadline_ms)
+        )
 
-        async def attempt() -> Any:
-            return await self.connections.request_any(
-                call.request, timeout_ms=self.timeout_ms(deadline_ms)
-            )
-
-        return call.read(await self.retrying(attempt, deadline_ms))
+    async def _request_any(self, call: Call[T], deadline_ms: int) -> Any:
+        return await self.connections.request_any(
+            call.request,
+            highest_version=call.highest_version,
+            timeout_ms=self.timeout_ms(deadline_ms),
+        )
 
     async def call_controller(self, call: ControllerCall[T], deadline_ms: int) -> T:
         """Carry out a call at the current controller once. Raises KafkaError."""
@@ -181,50 +181,90 @@ R = TypeVar("R")
 
 
 class Coordinators:
-    """The coordinators that one client has found. A lost one is looked up again."""
+    """The coordinators that one client has found. A lost one is looked up again.
 
-    def __init__(self, session: ClusterSession) -> None:
+    ``connection`` is added to their broker ids: SECOND_CONNECTION, or 0.
+    """
+
+    def __init__(self, session: ClusterSession, connection: int = 0) -> None:
         self._session = session
+        self._connection = connection
         self._found: dict[CoordinatorKey, int] = {}
+        self._finding = asyncio.Lock()
 
     async def call(self, call: CoordinatorCall[R], deadline_ms: int) -> R:
         """Carry out a call, retrying retriable errors until the deadline. Raises KafkaError."""
+        return await self._session.retrying(
+            lambda: self.call_once(call.coordinator, call, deadline_ms), deadline_ms
+        )
 
-        async def attempt() -> R:
-            try:
-                node_id = await self.find(call.coordinator, deadline_ms)
-                return await self._session.call(node_id, call, deadline_ms)
-            except KafkaError as error:
-                if error.code in LOST_COORDINATOR:
-                    self._found.pop(call.coordinator, None)
-                raise
+    async def call_once(
+        self, key: CoordinatorKey, call: Call[R], deadline_ms: int, timeout_ms: int | None = None
+    ) -> R:
+        """Carry out a call with one attempt. Raises KafkaError; after some errors the coordinator
+        is looked up by the next call.
 
-        return await self._session.retrying(attempt, deadline_ms)
+        The lookup ends at the deadline, the request after ``timeout_ms``, by default also at the
+        deadline.
+        """
+        session = self._session
+        node_id = await self.find(key, deadline_ms)
+        try:
+            return await session.call_within(
+                node_id, call, timeout_ms or session.timeout_ms(deadline_ms)
+            )
+        except KafkaError as error:
+            if error.code in LOST_COORDINATOR:
+                self.forget(key)
+            raise
 
-    async def find_retrying(self, key: CoordinatorKey, deadline_ms: int) -> int:
-        """Return the coordinator's broker id, retrying until the deadline. Raises KafkaError."""
-        return await self._session.retrying(lambda: self.find(key, deadline_ms), deadline_ms)
+    async def versions(
+        self, key: CoordinatorKey, deadline_ms: int
+    ) -> Mapping[int, tuple[int, int]]:
+        """Return the coordinator's version ranges by API key, with one attempt. Raises
+        KafkaError."""
+        node_id = await self.find(key, deadline_ms)
+        try:
+            await self._session.connections.connect(node_id)
+        except KafkaError:
+            self.forget(key)
+            raise
+        return self._session.connections.versions(node_id)
 
     async def find(self, key: CoordinatorKey, deadline_ms: int) -> int:
         """Return the coordinator's broker id, with one attempt. Raises KafkaError."""
-        if key not in self._found:
-            self._found[key] = await look_up_coordinator(self._session, key, deadline_ms)
-        return self._found[key]
+        async with self._finding:
+            if key not in self._found:
+                node_id = await look_up_coordinator(self._session, key, deadline_ms)
+                self._found[key] = node_id + self._connection
+            return self._found[key]
+
+    def known(self, key: CoordinatorKey) -> int | None:
+        """Return the broker id of a coordinator that was found and not lost since."""
+        return self._found.get(key)
+
+    def forget(self, key: CoordinatorKey) -> None:
+        self._found.pop(key, None)
 
 
 async def look_up_coordinator(
     session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
-    """Send FindCoordinator to any broker and wait until the metadata contains the coordinator.
-    Before that, wait for the first metadata, whose request finds out if no server is a broker.
+    """Send FindCoordinator to any broker. Before that, wait for the first metadata, whose request
+    finds out if no server is a broker.
 
-    One attempt. Raises KafkaError.
+    One attempt. Raises KafkaError: COORDINATOR_NOT_AVAILABLE for a broker that newer metadata do
+    not have, because it has just died or started.
     """
-    await session.metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
-    call = find_coordinator(key)
-    node = await session.call(session.connections.any_node(), call, deadline_ms)
-    return await session.metadata.wait_until(
-        lambda view: node.id if node.id in view.nodes else None,
-        session.remaining_ms(deadline_ms),
-        f"broker {node.id}",
-    )
+    metadata = session.metadata
+    await metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
+    version = metadata.view.version
+    node = await session.call_any(find_coordinator(key), deadline_ms)
+
+    def is_there(view: ClusterView) -> bool | None:
+        return node.id in view.nodes or (None if view.version == version else False)
+
+    if not await metadata.wait_until(is_there, session.remaining_ms(deadline_ms), "the brokers"):
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        raise KafkaError(code, f"coordinator of {key.key}: broker {node.id} is not in the metadata")
+    return node.id

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final, TypeVar
 from uuid import UUID
 
-from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import (
     Call,
     CoordinatorCall,
@@ -24,12 +23,20 @@ from minikafka.core.client.calls import (
 from minikafka.core.client.cluster_view import (
     ClusterView,
     TopicView,
+    check_metadata,
     group_by_leader,
     metadata_request,
+    newer,
     topic_view,
 )
 from minikafka.core.client.consumer import list_offsets_call
-from minikafka.core.client.errors import LOGIN_REFUSED, LOST_COORDINATOR, STALE_METADATA, Retries
+from minikafka.core.client.errors import (
+    LOGIN_REFUSED,
+    LOST_COORDINATOR,
+    STALE_METADATA,
+    Retries,
+    RetryBackoff,
+)
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -53,13 +60,15 @@ class Cluster:
     """A client of one cluster for one thread: its connections and its metadata.
 
     It connects at the first call. Call ``close`` at the end, or use it as a context manager.
-    ``topics`` has the metadata of the topics that were described without an error."""
+    ``topics`` has the metadata of the topics that were described without an error. Callers
+    remove those that are stale."""
 
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self.topics: dict[str, TopicView] = {}
         self._clock = WallClock()
-        self._backoff = ExponentialBackoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
+        self._latest: dict[str, TopicView] = {}  # as last described
+        self._backoff = RetryBackoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
 
@@ -112,13 +121,18 @@ class Cluster:
                         error.code,
                         f"{what}: {error.message or error.code.name} (servers: {servers})",
                     ) from error
-                if error.code in STALE_METADATA:
-                    self.topics.clear()
+                self.note_error(error.code)
             pause(delay_ms)
 
-    def backoff_ms(self, failures: int) -> int:
-        """Return how many ms to wait before the next attempt, after that many failed ones."""
-        return self._backoff.delay_ms(failures, random.random())
+    def note_error(self, code: ErrorCode) -> None:
+        """Forget the metadata if an error code says that they are stale."""
+        if code in STALE_METADATA:
+            self.topics.clear()
+
+    def backoff_ms(self, code: ErrorCode, failures: int) -> int:
+        """Return how many ms to wait after an error before the next attempt, with ``failures``
+        failed ones before."""
+        return self._backoff.delay_ms(code, failures, random.random())
 
     def _patience_ms(self, error: KafkaError) -> int:
         """Return for how many ms an operation is retried after ``error``.
@@ -200,13 +214,11 @@ class Cluster:
     def describe(self, topics: Iterable[str] | None) -> dict[str, ErrorCode]:
         """Refresh the metadata of ``topics``, or of all topics if it is None.
 
-        Returns the error code of each topic that has one. Raises KafkaError. A response without
-        brokers is an error: it comes from a broker that has just started and has no metadata yet.
-        Kafka's ``NetworkClient.handleSuccessfulResponse`` ignores such a response, too."""
+        Returns the error code of each topic that has one. Partitions whose leader epoch is older
+        than the known one stay as they were (KIP-320). Raises KafkaError as ``check_metadata``."""
 
         def read(response: MetadataResponse) -> MetadataResponse:
-            if not response.brokers:
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "brokers are starting")
+            check_metadata(response)
             return response
 
         response = self.call_any(Call(metadata_request(topics), read, _METADATA_VERSION))
@@ -214,10 +226,12 @@ class Cluster:
         errors: dict[str, ErrorCode] = {}
         for topic in map(topic_view, response.topics):
             if topic.error is ErrorCode.NONE:
-                self.topics[topic.name] = topic
+                topic = newer(self._latest.get(topic.name), topic)
+                self.topics[topic.name] = self._latest[topic.name] = topic
             else:
                 errors[topic.name] = topic.error
                 self.topics.pop(topic.name, None)
+                self._latest.pop(topic.name, None)
         return errors
 
     def describe_everywhere(self, topics: Iterable[str] | None) -> None:

@@ -110,24 +110,24 @@ class ClassicMember(GroupMember[Membership]):
     async def _join(self) -> None:
         """Join repeatedly, until the member is in a generation or the listener has to be called
         first."""
-        failures = 0
+        failures, session = 0, self._session
         try:
             while True:
+                code = ErrorCode.NOT_COORDINATOR
                 try:
                     step = await self._join_once()
                 except KafkaError as error:
                     if not error.retriable:
                         self._error = error
                         return
-                    self._session.metadata.note_error(error.code)
-                    step = Next.OTHER_COORDINATOR
+                    session.metadata.note_error(error.code)
+                    step, code = Next.OTHER_COORDINATOR, error.code
                 if step is Next.OTHER_COORDINATOR:
-                    self._coordinator = None
+                    self._coordinators.forget(self._key)
                 if step in (Next.GO_ON, Next.JOIN_AGAIN) or self.membership.lost:
                     return
                 if step is not Next.AT_ONCE:
-                    session = self._session
-                    delay_ms = session.backoff_ms(failures)
+                    delay_ms = session.backoff_ms(code, failures)
                     failures += 1
                     await session.world.clock.sleep(delay_ms)
         finally:
@@ -140,7 +140,7 @@ class ClassicMember(GroupMember[Membership]):
         membership, owner = self.membership, self._owner
         timeout_ms = membership.config.max_poll_interval_ms + JOIN_GRACE_MS
         timeout_ms = max(timeout_ms, self._session.config.request_timeout_ms)
-        node_id = await self._find()
+        node_id = await self._coordinators.find(self._key, self._lookup_deadline_ms())
         topics = owner.topics()
         owned = owner.owned() if membership.config.cooperative else []
         request = membership.join_request(topics, owned, self._client_rack)

@@ -20,6 +20,7 @@ from minikafka.core.client.consumer.fetch_requests import (
 from minikafka.core.client.consumer.fetched import Convert, FetchedChunk
 from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.consumer.read_replicas import ReadReplicas
+from minikafka.core.client.errors import BrokerBackoffs
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -75,10 +76,9 @@ class Fetcher:
         )
         self._sources = ReadReplicas(session.config.metadata_max_age_ms)
         self._busy_leaders: set[int] = set()
-        self._failures: dict[int, int] = {}  # in a row, by leader
-        self._retry_at_ms: dict[int, int] = {}
+        self._fetch_backoffs = BrokerBackoffs(session.backoff)
         self._resetting: set[TopicPartition] = set()
-        self._reset_failures: dict[int, int] = {}  # in a row, by leader
+        self._reset_backoffs = BrokerBackoffs(session.backoff)
         self._truncation = TruncationCheck(session, positions, config.reset_timestamp is not None)
         self._error: KafkaError | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -109,15 +109,15 @@ class Fetcher:
         if self._closed:
             return
         view = self._session.metadata.view
-        self._advance_resets(view)
-        self._check_leader_epochs(view)
         now_ms = self._session.world.clock.monotonic_ms()
+        self._advance_resets(view, now_ms)
+        self._check_leader_epochs(view)
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, offset in self._positions.fetchable().items():
             leader = self._sources.source(tp, view, now_ms)
             if leader is None:
                 self._want_leader(tp)
-            elif leader not in self._busy_leaders and self._retry_at_ms.get(leader, 0) <= now_ms:
+            elif leader not in self._busy_leaders and self._fetch_backoffs.may_send(leader, now_ms):
                 by_leader.setdefault(leader, {})[tp] = offset
         for leader, offsets in sorted(by_leader.items()):
             self._busy_leaders.add(leader)
@@ -125,7 +125,7 @@ class Fetcher:
                 self._positions.fetch_sent(tp)
             self._spawn(self._fetch(leader, offsets))
 
-    def _advance_resets(self, view: ClusterView) -> None:
+    def _advance_resets(self, view: ClusterView, now_ms: int) -> None:
         """Start a lookup of offsets at each leader, each in its task: none waits for another
         leader."""
         by_leader: dict[int, dict[TopicPartition, int]] = {}
@@ -133,7 +133,7 @@ class Fetcher:
             leader = view.leaders.get(tp)
             if leader is None:
                 self._want_leader(tp)
-            elif tp not in self._resetting:
+            elif tp not in self._resetting and self._reset_backoffs.may_send(leader, now_ms):
                 by_leader.setdefault(leader, {})[tp] = timestamp
         for leader, wanted in sorted(by_leader.items()):
             self._resetting.update(wanted)
@@ -170,35 +170,34 @@ class Fetcher:
             for tp, response in (found | ends).items():
                 if response.offset >= 0:
                     self._positions.resolve({tp: (wanted[tp], response.offset)})
-            for error in errors + more_errors:
+            failed = errors + more_errors
+            for error in failed:
                 session.metadata.note_error(error.code)
                 if not error.retriable:
                     self._error = error
-            if errors or more_errors:
-                failures = self._reset_failures.get(leader, 0)
-                self._reset_failures[leader] = failures + 1
-                delay_ms = session.backoff_ms(failures)
-                await session.world.clock.sleep(delay_ms)
+            if failed:
+                self._back_off(self._reset_backoffs, leader, failed[0].code)
             else:
-                self._reset_failures.pop(leader, None)
+                self._reset_backoffs.succeeded(leader)
         finally:
             self._resetting.difference_update(wanted)
             self.news.set()
 
     async def _fetch(self, leader: int, offsets: Mapping[TopicPartition, int]) -> None:
-        arrived = False
+        arrived, session = False, self._session
         try:
-            response = await self._session.connections.request(
+            response = await session.connections.request(
                 leader,
-                self._requests.build(leader, offsets, self._session.metadata.view),
+                self._requests.build(leader, offsets, session.metadata.view),
                 highest_version=FETCH_VERSION,
-                timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
+                timeout_ms=session.config.request_timeout_ms + self._config.max_wait_ms,
             )
             rows = self._requests.handle_response(leader, response)
         except KafkaError as error:
             self._requests.handle_error(leader)
             self._sources.clear(offsets)
-            self._back_off(leader, error.code)
+            session.metadata.note_error(error.code)
+            self._back_off(self._fetch_backoffs, leader, error.code)
             if not error.retriable:
                 self._error = error
         else:
@@ -220,7 +219,7 @@ class Fetcher:
         """Process the rows of a Fetch response. Return whether records have arrived."""
         before_bytes = self._positions.buffered_bytes
         self.fetches += 1
-        failed = False
+        failure = ErrorCode.NONE
         for tp, row in rows:
             offset = offsets.get(tp)
             # Not in the request, or the application has moved the position meanwhile.
@@ -228,17 +227,17 @@ class Fetcher:
                 continue
             code = ErrorCode(row.error_code)
             if code is not ErrorCode.NONE:
-                failed = True
-                self._partition_failed(tp, offset, code)
+                failure = code
+                self._partition_failed(leader, tp, offset, code)
             elif row.preferred_read_replica >= 0:
                 now_ms = self._session.world.clock.monotonic_ms()
                 self._sources.prefer(tp, row.preferred_read_replica, now_ms)
             else:
                 self._buffer(tp, row)
-        if failed:
-            self._back_off(leader, ErrorCode.NONE)
+        if failure is not ErrorCode.NONE:
+            self._back_off(self._fetch_backoffs, leader, failure)
         else:
-            self._failures.pop(leader, None)
+            self._fetch_backoffs.succeeded(leader)
         arrived_bytes = self._positions.buffered_bytes - before_bytes
         self.bytes_fetched += arrived_bytes
         return arrived_bytes > 0
@@ -255,23 +254,22 @@ class Fetcher:
         )
         self._positions.fetched(tp, chunk, row.high_watermark, row.last_stable_offset)
 
-    def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
+    def _partition_failed(
+        self, leader: int, tp: TopicPartition, offset: int, code: ErrorCode
+    ) -> None:
         elsewhere = self._sources.clear([tp])
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and elsewhere:
             return  # a follower may be behind, or ahead in deletions; ask the leader
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
             self._positions.reset(tp, self._config.reset_timestamp)
         elif is_fetched_again(code):
-            self._session.metadata.note_error(code)
+            self._session.metadata.note_leader_error(tp, leader, code)
         else:
             self._error = KafkaError(code, f"{tp} at offset {offset}")
 
-    def _back_off(self, leader: int, code: ErrorCode) -> None:
-        """Suspend fetches from a broker for the backoff."""
-        session = self._session
-        session.metadata.note_error(code)
-        failures = self._failures.get(leader, 0)
-        self._failures[leader] = failures + 1
-        delay_ms = session.backoff_ms(failures)
-        self._retry_at_ms[leader] = session.world.clock.monotonic_ms() + delay_ms
-        session.world.clock.call_later(delay_ms, self.news.set)
+    def _back_off(self, backoffs: BrokerBackoffs, leader: int, code: ErrorCode) -> None:
+        """Suspend requests to a broker for the backoff."""
+        world = self._session.world
+        now_ms = world.clock.monotonic_ms()
+        delay_ms = backoffs.failed(leader, code, now_ms, world.entropy.random())
+        world.clock.call_later(delay_ms, self.news.set)

@@ -340,7 +340,7 @@ class GroupConsumer:
         except KafkaError as error:
             if not error.retriable:
                 self._error = error
-            delay_ms = session.backoff_ms(self._lookup_failures)
+            delay_ms = session.backoff_ms(error.code, self._lookup_failures)
             self._lookup_failures += 1
             await session.world.clock.sleep(delay_ms)
         else:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from minikafka.client.connections import SECOND_CONNECTION
-from minikafka.client.session import ClusterSession, look_up_coordinator
+from minikafka.client.session import ClusterSession, Coordinators
 from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.calls import Call
 from minikafka.core.client.consumer.consumer_membership import ConsumerMembership
 from minikafka.core.client.consumer.group_calls import group_key
 from minikafka.core.client.consumer.membership import Membership, Next
-from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
 
 R = TypeVar("R")
@@ -63,8 +62,8 @@ class GroupMember(ABC, Generic[M]):
         self._session = session
         self._owner = owner
         self._on_news = on_news
-        self._coordinator: int | None = None
-        self._finding = asyncio.Lock()
+        self._coordinators = Coordinators(session, SECOND_CONNECTION)
+        self._key = group_key(membership.config.group_id)
         self._error: KafkaError | None = None  # final
         self._view_version = -1  # of the metadata that the last step has seen
         self._polling = 0
@@ -150,7 +149,7 @@ class GroupMember(ABC, Generic[M]):
 
     async def _beat(self) -> None:
         membership = self.membership
-        next_ms = 0
+        next_ms = failures = 0
         while True:
             now_ms = self._now_ms()
             wait_ms = max(1, next_ms - now_ms) if membership.beats else None
@@ -168,27 +167,30 @@ class GroupMember(ABC, Generic[M]):
                 self._on_news()
             elif now_ms >= next_ms or self._beat_due:
                 self._beat_due = False
-                ok = await self._beat_once()
-                pause_ms = self._session.config.retry_backoff_ms
-                if ok:
-                    pause_ms = membership.heartbeat_interval_ms
+                code = await self._beat_once()
+                if code is None:
+                    failures, pause_ms = 0, membership.heartbeat_interval_ms
+                else:
+                    pause_ms = self._session.backoff_ms(code, failures)
+                    failures += 1
                 next_ms = self._now_ms() + pause_ms
 
-    async def _beat_once(self) -> bool:
-        """Send a heartbeat. Return whether the next one is due after the usual interval."""
+    async def _beat_once(self) -> ErrorCode | None:
+        """Send a heartbeat. Return why the next one is due before the usual interval, or None."""
         self.heartbeats += 1
         try:
             step = await self._send_heartbeat()
         except KafkaError as error:
             if error.retriable:
-                return False
+                return error.code
             self._error = error
             self.membership.lose(error.code.name)
             self._on_news()
-            return True
+            return None
         if step is Next.OTHER_COORDINATOR:
-            self._coordinator = None
-        return step not in (Next.OTHER_COORDINATOR, Next.LATER)
+            self._coordinators.forget(self._key)
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if step is Next.LATER else None
 
     @abstractmethod
     async def _send_heartbeat(self) -> Next:
@@ -202,34 +204,16 @@ class GroupMember(ABC, Generic[M]):
 
     async def coordinator_versions(self) -> Mapping[int, tuple[int, int]]:
         """Return the coordinator's version ranges by API key. Raises KafkaError."""
-        node_id = await self._find()
-        try:
-            await self._session.connections.connect(node_id)
-        except KafkaError:
-            self._coordinator = None
-            raise
-        return self._session.connections.versions(node_id)
+        return await self._coordinators.versions(self._key, self._lookup_deadline_ms())
 
     async def call(self, call: Call[R], timeout_ms: int) -> R:
         """Carry out a call to the group's coordinator once. Raises KafkaError; after some errors
         the coordinator is looked up again by the next call."""
-        node_id = await self._find()
-        try:
-            return await self._session.call_within(node_id, call, timeout_ms)
-        except KafkaError as error:
-            if error.code in LOST_COORDINATOR:
-                self._coordinator = None
-            raise
+        deadline_ms = self._lookup_deadline_ms()
+        return await self._coordinators.call_once(self._key, call, deadline_ms, timeout_ms)
 
-    async def _find(self) -> int:
-        async with self._finding:
-            if self._coordinator is None:
-                session = self._session
-                deadline_ms = session.deadline_ms(session.config.request_timeout_ms)
-                key = group_key(self.membership.config.group_id)
-                node_id = await look_up_coordinator(session, key, deadline_ms)
-                self._coordinator = node_id + SECOND_CONNECTION
-            return self._coordinator
+    def _lookup_deadline_ms(self) -> int:
+        return self._session.deadline_ms(self._session.config.request_timeout_ms)
 
     # ---------------------------------------------------------------------------- leaving
 
@@ -246,15 +230,16 @@ class GroupMember(ABC, Generic[M]):
         """
 
     async def _leave(self, reason: str) -> None:
-        if self._coordinator is None:
+        coordinator = self._coordinators.known(self._key)
+        if coordinator is None:
             return
-        versions = self._session.connections.versions(self._coordinator)
+        versions = self._session.connections.versions(coordinator)
         request = self._leave_request(reason, versions)
         if request is None:
             return
         try:
             await self._session.connections.request(
-                self._coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
+                coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
             )
         except KafkaError:
             return  # the session times out at the coordinator

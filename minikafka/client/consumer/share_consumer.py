@@ -26,6 +26,7 @@ from minikafka.core.client.consumer.share_session import (
     ShareRecord,
     plain,
 )
+from minikafka.core.client.errors import BrokerBackoffs
 from minikafka.core.share.share_partition import AcknowledgeType
 from minikafka.kernel.cluster import TopicPartition, topic_id_text
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -103,6 +104,7 @@ class ShareConsumer(Client):
         self._member_id = member_id
         self._sessions: dict[int, ShareFetchSession] = {}  # by broker
         self._fetching: dict[int, asyncio.Task[ShareFetched]] = {}
+        self._backoffs = BrokerBackoffs(self.session.backoff)
         self._held: dict[tuple[TopicPartition, int], tuple[int, SharePlace]] = {}
         self._ahead: deque[ShareRecord] = deque()  # of the last poll, not iterated over yet
         self._outcomes: AcknowledgeErrors = {}
@@ -113,6 +115,7 @@ class ShareConsumer(Client):
         self._tasks = tasks
         self.session.start(tasks)
         self._member.start(tasks)
+        self.session.metadata.add_listener(self._member.news.set)  # partitions have other leaders
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Replace the topics from which the group's records are read."""
@@ -237,8 +240,9 @@ class ShareConsumer(Client):
     def _fetch_everywhere(self) -> None:
         """Begin a fetch at each leader that has none under way."""
         assert self._tasks is not None, "polls come after start"
+        now_ms = self.session.world.clock.monotonic_ms()
         for node_id, places in self._places_by_leader().items():
-            if node_id not in self._fetching:
+            if node_id not in self._fetching and self._backoffs.may_send(node_id, now_ms):
                 session = self._sessions.get(node_id)
                 if session is None:
                     session = ShareFetchSession(self._config.group_id, self._member_id)
@@ -272,14 +276,21 @@ class ShareConsumer(Client):
         try:
             call: Call[Any] = Call(request, _whole)
             response = await self.session.call_within(node_id, call, timeout_ms)
-            return session.fetched(response, self._config.check_crcs)
+            fetched = session.fetched(response, self._config.check_crcs)
         except KafkaError as error:
-            self.session.metadata.note_error(error.code)
             lost = session.lost(error.code)
-            await self.session.world.clock.sleep(self.session.backoff_ms(0))
             if not error.retriable:
                 raise
-            return ShareFetched([], lost, {})
+            fetched = ShareFetched([], lost, {place.topic_partition: error for place in places})
+        if fetched.errors:
+            world = self.session.world
+            code = next(iter(fetched.errors.values())).code
+            now_ms = world.clock.monotonic_ms()
+            delay_ms = self._backoffs.failed(node_id, code, now_ms, world.entropy.random())
+            world.clock.call_later(delay_ms, self._member.news.set)
+        else:
+            self._backoffs.succeeded(node_id)
+        return fetched
 
     def _collect(self) -> list[ShareRecord]:
         """Return the records of the fetches that have ended."""
@@ -303,8 +314,8 @@ class ShareConsumer(Client):
                 converted = self._convert(plain(record))
                 record = ShareRecord(*converted, record.delivery_count)
             records.append(record)
-        for error in fetched.errors.values():
-            self.session.metadata.note_error(error.code)
+        for topic_partition, error in fetched.errors.items():
+            self.session.metadata.note_leader_error(topic_partition, node_id, error.code)
             if not error.retriable:
                 raise error
         return records

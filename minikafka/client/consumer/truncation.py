@@ -66,7 +66,8 @@ class TruncationCheck:
             if settled == len(doubts):
                 self._failures = 0
             else:
-                delay_ms = self._session.backoff_ms(self._failures)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                delay_ms = self._session.backoff_ms(code, self._failures)
                 self._failures += 1
                 self._session.metadata.request_update()
                 await self._session.world.clock.sleep(delay_ms)

@@ -161,8 +161,6 @@ class Producer(Client):
                 buffer_memory=self._config.buffer_memory,
                 max_request_size=self._config.max_request_size,
                 delivery_timeout_ms=self._config.delivery_timeout_ms,
-                retry_backoff_ms=config.retry_backoff_ms,
-                retry_backoff_max_ms=config.retry_backoff_max_ms,
                 retries=self._config.retries,
                 in_flight=1 if idempotent is False else in_flight,
             )

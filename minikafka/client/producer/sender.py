@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.session import ClusterSession
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch
+from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch, Ready
 from minikafka.core.client.producer.calls import new_producer_id, produce
 from minikafka.core.client.producer.producer_batch import RunBatch
 from minikafka.core.client.producer.sequences import BatchOutcome, Sequences
@@ -158,7 +158,7 @@ class Sender:
             if not accumulator.is_empty and self._transactions is None:
                 self._want_producer_id()
             return accumulator.ready(now_ms, {}).next_ms
-        ready = accumulator.ready(now_ms, metadata.view.leaders)
+        ready = self._ready(now_ms)
         if ready.unknown_topics:
             metadata.request_update()
         for leader, partitions in sorted(ready.partitions_by_leader.items()):
@@ -170,15 +170,18 @@ class Sender:
                 task = self._tasks.create_task(self._deliver(leader, batches))
                 self._requests.add(task)
                 task.add_done_callback(self._requests.discard)
-                partitions = self._still_ready(leader, now_ms)
+                partitions = self._ready(now_ms).partitions_by_leader.get(leader, [])
         return ready.next_ms
 
-    def _still_ready(self, leader: int, now_ms: int) -> list[TopicPartition]:
-        leaders = self._session.metadata.view.leaders
-        return self._accumulator.ready(now_ms, leaders).partitions_by_leader.get(leader, [])
+    def _ready(self, now_ms: int) -> Ready:
+        view = self._session.metadata.view
+        return self._accumulator.ready(now_ms, view.leaders, view.leader_epoch)
 
     def _admit(self, batch: Batch, others_in_flight: bool) -> bool:
-        return self.sequences is None or self.sequences.stamp(batch, others_in_flight)
+        if self.sequences is not None and not self.sequences.stamp(batch, others_in_flight):
+            return False
+        batch.sent_to(self._session.metadata.view.leader_epoch(batch.topic_partition))
+        return True
 
     def _expire(self, now_ms: int) -> None:
         for batch in self._accumulator.expire(now_ms):
@@ -201,23 +204,15 @@ class Sender:
         If the brokers do not support it and idempotence was not required, the producer continues
         without.
         """
-        session, failures = self._session, 0
+        session = self._session
         try:
-            while True:
-                try:
-                    producer = await session.call_any(new_producer_id(), session.deadline_ms())
-                except KafkaError as error:
-                    if not error.retriable:
-                        self._no_producer_id(error)
-                        return
-                    session.metadata.note_error(error.code)
-                else:
-                    if self.sequences is not None:
-                        self.sequences.set_producer(producer.producer_id, producer.epoch)
-                    return
-                delay_ms = session.backoff_ms(failures)
-                failures += 1
-                await session.world.clock.sleep(delay_ms)
+            producer = await session.retrying(
+                lambda: session.call_any(new_producer_id(), session.deadline_ms()), None
+            )
+            if self.sequences is not None:
+                self.sequences.set_producer(producer.producer_id, producer.epoch)
+        except KafkaError as error:
+            self._no_producer_id(error)
         finally:
             self._producer_id_task = None
             self.wake()
@@ -238,10 +233,10 @@ class Sender:
             responses = await self._request(leader, batches)
         except KafkaError as error:
             for batch in batches:
-                self._refused(batch, error)
+                self._refused(leader, batch, error)
         else:
             for batch in batches:
-                self._settle(batch, responses[batch.topic_partition])
+                self._settle(leader, batch, responses[batch.topic_partition])
         finally:
             self._in_flight[leader] -= 1
             self.wake()
@@ -280,7 +275,7 @@ class Sender:
             batch.topic_partition: outcomes.get(batch.topic_partition, missing) for batch in batches
         }
 
-    def _settle(self, batch: Batch, response: PartitionProduceResponse) -> None:
+    def _settle(self, leader: int, batch: Batch, response: PartitionProduceResponse) -> None:
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             if self.sequences is not None:
@@ -290,10 +285,11 @@ class Sender:
             return
         else:
             text = response.error_message or str(batch.topic_partition)
-            self._refused(batch, KafkaError(code, text))
+            self._refused(leader, batch, KafkaError(code, text))
 
-    def _refused(self, batch: Batch, error: KafkaError) -> None:
-        self._session.metadata.note_error(error.code)
+    def _refused(self, leader: int, batch: Batch, error: KafkaError) -> None:
+        metadata = self._session.metadata
+        metadata.note_leader_error(batch.topic_partition, leader, error.code)
         verdict = BatchOutcome.RETRY if error.retriable else BatchOutcome.FAIL
         if self.sequences is not None:
             verdict = self.sequences.refused(batch, error.code, error.retriable)
@@ -303,13 +299,20 @@ class Sender:
         now_ms = self._session.world.clock.monotonic_ms()
         if self._aborting:
             verdict = BatchOutcome.FAIL
-        if verdict is BatchOutcome.RETRY and self._accumulator.retry(batch, now_ms):
+        backoff_ms = self._backoff_ms(batch, error.code)
+        if verdict is BatchOutcome.RETRY and self._accumulator.retry(batch, now_ms, backoff_ms):
             self.counts.retries += batch.record_count
             return
         if self.sequences is not None:
             self.sequences.given_up(batch)
         self._accumulator.complete(batch)
         self._fail(batch, error)
+
+    def _backoff_ms(self, batch: Batch, code: ErrorCode) -> int:
+        if self._transactions is not None and code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            # A leader says so, too, if it cannot reach the coordinator of the transaction.
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._session.backoff_ms(code, batch.attempts_there - 1)
 
     def _delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.complete(batch)

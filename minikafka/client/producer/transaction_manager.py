@@ -173,14 +173,13 @@ class TransactionManager:
 
         The latter fails if another producer has taken the transactional id.
         """
-        sequences, connections = self._sequences, self._session.connections
+        sequences, session = self._sequences, self._session
         key = CoordinatorKey(CoordinatorType.TRANSACTION, self.transactional_id)
-        node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
-        await connections.connect(node_id)
-        served = connections.versions(node_id)
-        features = await self._session.call_any_retrying(
-            describe_features(), self._session.deadline_ms()
+        deadline_ms = session.deadline_ms()
+        served = await session.retrying(
+            lambda: self._coordinators.versions(key, deadline_ms), deadline_ms
         )
+        features = await session.call_any_retrying(describe_features(), session.deadline_ms())
         self.version_2 = uses_version_2(features, served)
         current = NO_PRODUCER
         if served.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= EPOCH_BUMP_VERSION:

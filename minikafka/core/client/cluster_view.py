@@ -70,6 +70,11 @@ class ClusterView:
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """Return the epoch of a partition's leader, -1 if it is unknown."""
+        partition = self.partition(topic_partition)
+        return NO_EPOCH if partition is None else partition.leader_epoch
+
 
 def metadata_request(
     topics: Iterable[str] | None, allow_auto_topic_creation: bool = False
@@ -104,9 +109,13 @@ def topic_view(row: MetadataResponseTopic) -> TopicView:
 
 
 def check_metadata(response: MetadataResponse) -> None:
-    """Raise KafkaError if a Metadata response has an error of the whole request."""
+    """Raise KafkaError if a Metadata response has an error of the whole request (since version
+    13), or no brokers: it comes from a broker that has just started and has no metadata yet.
+    Kafka's ``NetworkClient.handleSuccessfulResponse`` ignores such a response, too."""
     if response.error_code != ErrorCode.NONE:
         raise KafkaError(ErrorCode(response.error_code))
+    if not response.brokers:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "brokers are starting")
 
 
 def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -> ClusterView:
@@ -119,13 +128,13 @@ def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -
     metadata (KIP-320). A topic with another topic id was deleted and created again, and replaces
     the old one whole.
 
-    Raises KafkaError if the response has an error of the whole request (since version 13).
+    Raises KafkaError as ``check_metadata`` does.
     """
     check_metadata(response)
     topics = {name: old.topics[name] for name in wanted if name in old.topics}
     for row in response.topics:
         new = topic_view(row)
-        topics[new.name] = _newer(old.topics.get(new.name), new)
+        topics[new.name] = newer(old.topics.get(new.name), new)
     nodes = {
         row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in response.brokers
     }
@@ -145,7 +154,8 @@ def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -
     )
 
 
-def _newer(old: TopicView | None, new: TopicView) -> TopicView:
+def newer(old: TopicView | None, new: TopicView) -> TopicView:
+    """Return ``new`` with those partitions of ``old`` whose leader epoch is higher there."""
     if old is None or old.topic_id != new.topic_id:
         return new
     partitions = dict(new.partitions)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.errors import repeated_lookups
 from minikafka.core.share.persister import (
     InitialState,
     StateBatch,
@@ -41,9 +41,10 @@ from minikafka.protocol.messages.share_group_state import (
 )
 from minikafka.protocol.schema import Message
 
-# Kafka's number of attempts. Its back-off is longer.
-MAX_ATTEMPTS: Final = 7
-_BACKOFF: Final = ExponentialBackoff(100, 5_000)
+# These cover more than 6 s, as long as an election takes at most with the usual session time-out.
+# Kafka makes seven attempts, which cover a minute; the first two are a second apart.
+MAX_ATTEMPTS: Final = 20
+_BACKOFF: Final = repeated_lookups(100, 1_000)
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

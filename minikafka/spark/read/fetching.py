@@ -92,7 +92,7 @@ class RangeReader:
                     self._skip_what_is_gone()
                 elif is_fetched_again(error.code) and not self._is_stuck():
                     self._cluster.topics.pop(self._partition.topic, None)
-                    pause(self._cluster.backoff_ms(self._failures))
+                    pause(self._cluster.backoff_ms(error.code, self._failures))
                     self._failures += 1
                 else:
                     raise

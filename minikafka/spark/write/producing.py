@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from minikafka.client.columnar.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.client.columnar.partitioning import chunks_of
-from minikafka.core.client.errors import STALE_METADATA
 from minikafka.core.client.producer.calls import (
     ProduceCall,
     TransactionalProducer,
@@ -76,6 +75,7 @@ class Producing:
         self._connections: dict[int, BlockingConnection] = {}
         self._in_flight: dict[int, tuple[ProduceCall, list[TopicPartition]]] = {}
         self._clock = WallClock()
+        self._last_error = ErrorCode.NONE
 
     def add(self, partition: TopicPartition, columns: Mapping[str, pa.Array]) -> None:
         """Encode rows and queue the batches. Raises KafkaError MESSAGE_TOO_LARGE if a batch is
@@ -128,7 +128,7 @@ class Producing:
                     f"no batch for {names(self._queues)} was acknowledged for {timeout_ms} ms",
                 )
             else:
-                pause(self._cluster.backoff_ms(failures))
+                pause(self._cluster.backoff_ms(self._last_error, failures))
                 failures += 1
 
     def _left(self) -> int:
@@ -204,8 +204,8 @@ class Producing:
         and are sent again, to the current leader."""
         if not error.retriable:
             raise error
-        if error.code in STALE_METADATA:
-            self._cluster.topics.clear()
+        self._last_error = error.code
+        self._cluster.note_error(error.code)
 
 
 def _explain(partition: TopicPartition, code: ErrorCode, message: str | None) -> str:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from minikafka.client import Admin
-from minikafka.client.session import Coordinators
+from minikafka.client.session import look_up_coordinator
 from minikafka.core.client.calls import CoordinatorKey
 from minikafka.core.metadata_image import PartitionMetadata
 from minikafka.kernel.cluster import (
@@ -111,7 +111,10 @@ class ClusterOperations:
         async with self._admin() as admin:
             session = admin.session
             key = CoordinatorKey(CoordinatorType.GROUP, group)
-            return await Coordinators(session).find_retrying(key, session.deadline_ms(None))
+            deadline_ms = session.deadline_ms()
+            return await session.retrying(
+                lambda: look_up_coordinator(session, key, deadline_ms), deadline_ms
+            )
 
     async def move_coordinator(self, group: str, broker_id: int) -> None:
         """Make a running broker the coordinator of a group, and wait until it has loaded the group.

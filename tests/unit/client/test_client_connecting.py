@@ -81,6 +81,29 @@ async def test_an_attempt_outlives_its_cancelled_caller() -> None:
         assert network.connects == 1
 
 
+@pytest.mark.mission("CLI-FAST-5")
+@jumping
+async def test_a_refused_connection_is_an_answer_and_the_next_broker_is_tried_at_once() -> None:
+    async with connecting() as (session, network, cluster):
+        loop, request_any = asyncio.get_running_loop(), session.connections.request_any
+        await request_any(ApiVersionsRequest())
+        for dead, alive in ((1, 2), (2, 1)):
+            cluster.stop_broker(dead)
+            begun = loop.time()
+            await request_any(ApiVersionsRequest())
+            assert loop.time() - begun < 0.05
+            if alive == 2:
+                await cluster.start_broker(dead)
+                await asyncio.sleep(1)
+        cluster.stop_broker(1)
+        for attempts in (1, 2):  # the first request still finds a connection, which is lost
+            before = network.connects
+            with pytest.raises(KafkaError) as caught:
+                await request_any(ApiVersionsRequest())
+            assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+            assert network.connects - before == attempts, "each broker once, after its backoff"
+
+
 @jumping
 async def test_connecting_and_response_share_the_time_out() -> None:
     async with connecting() as (session, _, cluster):

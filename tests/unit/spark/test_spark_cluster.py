@@ -227,8 +227,11 @@ def test_list_offsets_requests_carry_the_known_leader_epoch(brokers: Brokers) ->
     assert [row.current_leader_epoch for row in topic.partitions] == [4, 4]
 
 
-def test_retries_come_ever_later(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in Kafka's clients: retry.backoff.ms, doubled up to retry.backoff.max.ms (KIP-580)."""
+@pytest.mark.mission("CLI-FAST-3")
+def test_lookups_are_repeated_soon_and_ever_later(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a quarter of retry.backoff.ms on, up to retry.backoff.max.ms."""
     pauses: list[int] = []
 
     def pause(milliseconds: int) -> None:
@@ -238,17 +241,32 @@ def test_retries_come_ever_later(brokers: Brokers, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "pause", pause)
     brokers.dead = {"a", "b"}
     with pytest.raises(KafkaError):
-        cluster_of(retry_backoff_max_ms="400").partitions(TopicSelection(topics=("t",)))
-    near = [100, 200, 400, 400]
-    assert all(0.8 * want <= got <= 1.2 * want for got, want in zip(pauses, near, strict=False))
-    assert max(pauses) <= 400
+        cluster_of(retry_backoff_max_ms="50").partitions(TopicSelection(topics=("t",)))
+    near = [25, 31, 39, 48, 50, 50]
+    assert all(0.79 * want <= got <= 1.2 * want for got, want in zip(pauses, near, strict=False))
+    assert max(pauses) <= 50
+    assert brokers.asked[:4] == ["a", "b", "a", "b"], "the next broker at once"
+
+
+@pytest.mark.mission("CLI-FAST-4")
+def test_metadata_with_an_older_leader_epoch_are_not_taken(brokers: Brokers) -> None:
+    """A broker that has not heard of the failover yet still names the dead leader (KIP-320)."""
+    cluster, tp = cluster_of(), partitions(1)[0]
+    brokers.leader, brokers.leader_epoch = 2, 5
+    assert cluster.leader(tp) == 2
+    cluster.note_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    brokers.leader, brokers.leader_epoch = 1, 4
+    assert cluster.leader(tp) == 2
+    cluster.note_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    brokers.leader_epoch = 6
+    assert cluster.leader(tp) == 1
 
 
 def test_a_cluster_that_is_not_connected_can_be_sent_to_another_process() -> None:
     """Spark pickles the stream reader, which holds one, for its tasks."""
     there = pickle.loads(pickle.dumps(cluster_of()))
     assert there.options == cluster_of().options
-    assert there.backoff_ms(0) in range(80, 121)
+    assert there.backoff_ms(ErrorCode.NOT_ENOUGH_REPLICAS, 0) in range(80, 121)
 
 
 @pytest.mark.mission("SPS-2")

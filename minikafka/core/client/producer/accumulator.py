@@ -18,7 +18,7 @@ from minikafka.core.client.producer.producer_batch import (
     Token,
     record_size_bytes,
 )
-from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition, grouped
 from minikafka.kernel.lazy_dataclass import dataclass
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Admit = Callable[["ProducerBatch[Token]", bool], bool]
+LeaderEpochOf = Callable[[TopicPartition], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,6 @@ class AccumulatorConfig:
     buffer_memory: int = 33_554_432
     max_request_size: int = 1_048_576
     delivery_timeout_ms: int = 120_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
     retries: int = (1 << 31) - 1
     in_flight: int = 1
 
@@ -63,6 +62,10 @@ class Ready:
     partitions_by_leader: dict[int, list[TopicPartition]] = field(default_factory=dict)
     unknown_topics: set[str] = field(default_factory=set)
     next_ms: int | None = None
+
+
+def _unknown_epoch(topic_partition: TopicPartition) -> int:
+    return NO_EPOCH
 
 
 class Accumulator(Generic[Token]):
@@ -197,9 +200,17 @@ class Accumulator(Generic[Token]):
     def end_flush(self) -> None:
         self._flushes -= 1
 
-    def ready(self, now_ms: int, leaders: Mapping[TopicPartition, int]) -> Ready:
-        """Return the partitions whose first batch is full, has lingered, is retried or is
-        flushed."""
+    def ready(
+        self,
+        now_ms: int,
+        leaders: Mapping[TopicPartition, int],
+        leader_epoch_of: LeaderEpochOf = _unknown_epoch,
+    ) -> Ready:
+        """Return the partitions whose first batch is full, has lingered, is retried or is flushed.
+
+        A batch that is retried waits for its backoff only as long as its partition has the leader
+        to which it was sent before (KIP-951).
+        """
         due: list[tuple[int, TopicPartition]] = []
         unknown: set[str] = set()
         next_ms: int | None = None
@@ -209,6 +220,8 @@ class Accumulator(Generic[Token]):
             send_ms = first.created_ms + self.config.delivery_timeout_ms
             if self._may_send(topic_partition, first):
                 due_ms = self._send_ms(queue)
+                if first.attempts and leader_epoch_of(topic_partition) > first.leader_epoch:
+                    due_ms = now_ms
                 if due_ms > now_ms:
                     send_ms = min(send_ms, due_ms)
                 elif topic_partition not in leaders:
@@ -242,6 +255,7 @@ class Accumulator(Generic[Token]):
             size_bytes += batch.size_bytes
             self._take_first(topic_partition, queue)
             batch.attempts += 1
+            batch.attempts_there += 1
             self._in_flight.setdefault(topic_partition, []).append(batch)
             batches.append(batch)
         return batches
@@ -251,17 +265,13 @@ class Accumulator(Generic[Token]):
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
 
-    def retry(self, batch: ProducerBatch[Token], now_ms: int) -> bool:
-        """Put a drained batch back into its queue, before all later ones; the backoff doubles
-        each time.
+    def retry(self, batch: ProducerBatch[Token], now_ms: int, backoff_ms: int) -> bool:
+        """Put a drained batch back into its queue, before all later ones, for ``backoff_ms``.
 
         Returns False if the delivery time-out would pass before the next attempt, or no retries
         are left. The batch is then still in flight, and the caller calls ``complete``.
         """
         config = self.config
-        backoff_ms = min(
-            config.retry_backoff_max_ms, config.retry_backoff_ms << min(batch.attempts - 1, 20)
-        )
         if now_ms + backoff_ms >= batch.created_ms + config.delivery_timeout_ms:
             return False
         if batch.attempts > config.retries:

@@ -15,7 +15,7 @@ from operator import add
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from minikafka.core.client.producer.sequences import Stamp
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.buffer import Buffer, write_uvarint, write_varlong
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, TRANSACTIONAL_FLAG, parse_batches
@@ -52,6 +52,9 @@ class ProducerBatch(Generic[Token]):
     ``tokens`` holds the caller's token of each record, in order. ``size_bytes`` is an upper
     bound of the uncompressed size.
 
+    ``leader_epoch`` is that of the leader to which the batch was last sent, and ``attempts_there``
+    counts the attempts at that leader.
+
     ``stamp`` is the producer id, epoch and sequence with which the batch was last sent.
     ``in_doubt`` means that a broker may have appended it under that stamp although no response
     says so.
@@ -59,9 +62,11 @@ class ProducerBatch(Generic[Token]):
 
     __slots__ = (
         "attempts",
+        "attempts_there",
         "body",
         "created_ms",
         "in_doubt",
+        "leader_epoch",
         "max_timestamp",
         "not_before_ms",
         "record_count",
@@ -78,6 +83,8 @@ class ProducerBatch(Generic[Token]):
         self.created_ms = created_ms
         self.not_before_ms = created_ms  # a retry's backoff moves it on
         self.attempts = 0
+        self.attempts_there = 0
+        self.leader_epoch = NO_EPOCH
         self.serial = 0  # the order of the batches of an accumulator
         self.in_doubt = False
         self.stamp: Stamp | None = None
@@ -108,6 +115,11 @@ class ProducerBatch(Generic[Token]):
         first, latest = self.timestamps[0], self.max_timestamp
         run = EncodedRun(self.body, self.record_count, first, latest)
         return run.build(compression, self.stamp or Stamp(), level, transactional)
+
+    def sent_to(self, leader_epoch: int) -> None:
+        """Note that the next attempt goes to the leader with this epoch."""
+        if leader_epoch != self.leader_epoch:
+            self.leader_epoch, self.attempts_there = leader_epoch, 0
 
     @property
     def is_complete(self) -> bool:

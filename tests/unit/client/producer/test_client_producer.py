@@ -174,6 +174,27 @@ async def test_a_broker_that_dies_and_a_leader_elsewhere() -> None:
         assert (await waiting).offset == 1
 
 
+@pytest.mark.mission("CLI-FAST-1", "CLI-FAST-2")
+@jumping
+async def test_a_thousand_batches_of_a_dead_leader_are_one_metadata_request_and_all_move() -> None:
+    world = client_world()
+    cluster = FakeCluster(world)
+    cluster.create("t", 2_000)  # broker 1 leads a half
+    await cluster.start()
+    async with Producer(world, ClientConfig(bootstrap_servers=cluster.bootstrap)) as producer:
+        await producer.send_and_wait("t", b"a", partition=1)
+        cluster.stop_broker(1)
+        for number in range(0, 2_000, 2):
+            cluster.move_leader(TopicPartition("t", number), 2)
+        before = len(cluster.requests(ApiKey.METADATA))
+        begun = asyncio.get_running_loop().time()
+        sent = [await producer.send("t", b"b", partition=each) for each in range(0, 2_000, 2)]
+        await asyncio.wait(sent)
+        assert asyncio.get_running_loop().time() - begun < 0.2
+        assert all(future.exception() is None for future in sent)
+        assert len(cluster.requests(ApiKey.METADATA)) - before <= 2
+
+
 @jumping
 async def test_final_errors_are_raised_at_once() -> None:
     async with producing() as (producer, cluster):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import choose_version, request_version
-from minikafka.core.client.errors import STALE_METADATA, Retries
+from minikafka.core.client.errors import STALE_METADATA, BrokerBackoffs, Retries, RetryBackoff
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -73,29 +72,68 @@ def test_the_errors_after_which_a_client_refreshes_its_metadata() -> None:
     }
 
 
-NO_JITTER = ExponentialBackoff(100, 1000, jitter=0)
+BACKOFF = RetryBackoff(100, 1_000)
+MIDDLE = 0.5  # the draw without jitter
+
+
+def delays(retries: Retries, code: ErrorCode, count: int) -> list[int | None]:
+    error = KafkaError(code)
+    return [retries.next_delay_ms(error, 0, 10_000, MIDDLE) for _ in range(count)]
 
 
 def test_retriable_errors_are_retried_ever_later_until_the_deadline() -> None:
-    retries = Retries(NO_JITTER)
-    error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert [retries.next_delay_ms(error, 0, 10_000, 0) for _ in range(3)] == [100, 200, 400]
-    assert retries.next_delay_ms(error, 9_200, 10_000, 0) is None  # 800 ms on is the deadline
+    retries = Retries(BACKOFF)
+    error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert delays(retries, error.code, 3) == [100, 200, 400]
+    assert retries.next_delay_ms(error, 9_200, 10_000, MIDDLE) is None  # 800 ms: the deadline
+    assert retries.next_delay_ms(error, 1 << 50, None, MIDDLE) == 1_000
+
+
+@pytest.mark.mission("CLI-FAST-3")
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ],
+)
+def test_an_election_is_noticed_a_quarter_of_its_duration_late_at_most(code: ErrorCode) -> None:
+    elapsed_ms, waits = 0, []
+    for wait in delays(Retries(BACKOFF), code, 30):
+        assert wait is not None
+        assert wait <= 1.1 * (25 + elapsed_ms / 4)
+        elapsed_ms += wait
+        waits.append(wait)
+    assert waits[:4] == [25, 31, 39, 48]
+    assert waits[-1] == 1_000
+    assert sum(1 for count in range(30) if sum(waits[:count]) < 1_000) <= 12, "requests a second"
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
 def test_a_final_error_is_not_retried(code: ErrorCode) -> None:
-    assert Retries(NO_JITTER).next_delay_ms(KafkaError(code), 0, 10_000, 0) is None
+    assert delays(Retries(BACKOFF), code, 1) == [None]
 
 
 def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps() -> None:
     """Up to 20 ms, as Kafka's TransactionManager does for AddPartitionsToTxn."""
-    retries = Retries(NO_JITTER)
-    error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert [retries.next_delay_ms(error, 0, 10_000, 0) for _ in range(4)] == [5, 10, 20, 20]
-    assert retries.next_delay_ms(KafkaError(ErrorCode.NOT_COORDINATOR), 0, 10_000, 0) == 1000
+    retries = Retries(BACKOFF)
+    assert delays(retries, ErrorCode.CONCURRENT_TRANSACTIONS, 4) == [5, 10, 20, 20]
+    assert delays(retries, ErrorCode.NOT_ENOUGH_REPLICAS, 1) == [1_000]
 
 
 def test_the_backoff_may_be_shorter_than_that_step() -> None:
-    retries = Retries(ExponentialBackoff(2, 2, jitter=0))
-    assert retries.next_delay_ms(KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS), 0, 10_000, 0) == 2
+    assert delays(Retries(RetryBackoff(2, 2)), ErrorCode.CONCURRENT_TRANSACTIONS, 1) == [2]
+
+
+def test_a_broker_that_fails_gets_no_request_for_a_while_and_others_do() -> None:
+    backoffs = BrokerBackoffs(BACKOFF)
+    assert backoffs.may_send(1, 0)
+    assert backoffs.failed(1, ErrorCode.NETWORK_EXCEPTION, 1_000, MIDDLE) == 25
+    assert not backoffs.may_send(1, 1_024)
+    assert backoffs.may_send(1, 1_025)
+    assert backoffs.may_send(2, 1_000)
+    assert backoffs.failed(1, ErrorCode.NETWORK_EXCEPTION, 1_025, MIDDLE) == 31
+    backoffs.succeeded(1)
+    assert backoffs.failed(1, ErrorCode.NETWORK_EXCEPTION, 2_000, MIDDLE) == 25

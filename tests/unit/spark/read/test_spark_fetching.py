@@ -58,7 +58,7 @@ class FakeBroker:
     def retrying(self, ask: Any, what: str, final: Any = ()) -> Any:
         return ask()
 
-    def backoff_ms(self, failures: int) -> int:
+    def backoff_ms(self, code: ErrorCode, failures: int) -> int:
         return 0
 
     def list_offsets(self, timestamps: Any) -> Any:

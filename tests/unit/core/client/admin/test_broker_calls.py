@@ -100,10 +100,16 @@ def test_topics_are_described_by_name_without_creating_any() -> None:
     request: Any = call.request
     assert request.allow_auto_topic_creation is False
     rows = [MetadataResponseTopic(name="b", error_code=3), MetadataResponseTopic(name="a")]
-    assert [(view.name, view.error) for view in call.read(MetadataResponse(topics=rows))] == [
+    response = MetadataResponse(brokers=[MetadataResponseBroker(1, "h1", 8)], topics=rows)
+    assert [(view.name, view.error) for view in call.read(response)] == [
         ("a", ErrorCode.NONE),
         ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+
+
+def test_a_broker_that_has_no_metadata_yet_describes_no_topics() -> None:
+    with pytest.raises(KafkaError, match="LEADER_NOT_AVAILABLE: brokers are starting"):
+        describe_topics(["a"]).read(MetadataResponse(topics=[]))
 
 
 def test_the_cluster_is_described_alike_by_both_calls() -> None:

@@ -11,6 +11,8 @@ from minikafka.core.client.producer.accumulator import (
     Accumulator,
     AccumulatorConfig,
     PendingRecord,
+    ProducerBatch,
+    Ready,
     record_size_bytes,
 )
 from minikafka.kernel.cluster import TopicPartition
@@ -45,8 +47,6 @@ def test_the_defaults_are_those_of_kafka() -> None:
         buffer_memory=33_554_432,
         max_request_size=1_048_576,
         delivery_timeout_ms=120_000,
-        retry_backoff_ms=100,
-        retry_backoff_max_ms=1_000,
         retries=2_147_483_647,
         in_flight=1,
     )
@@ -113,7 +113,7 @@ def test_a_flush_ends_with_the_last_batch_that_was_here_whatever_becomes_of_it()
         assert not acc.is_flushed(mark)
         (half,) = acc.drain([A])
         assert not acc.is_flushed(mark), "on its way"
-        assert acc.retry(half, 0)
+        assert acc.retry(half, 0, 100)
         assert acc.drain([A]) == [half]
         acc.complete(half)
     assert acc.is_flushed(mark)
@@ -179,28 +179,49 @@ def test_one_request_holds_so_much() -> None:
 
 
 def test_a_retry_comes_first_and_waits_for_its_backoff() -> None:
-    acc = accumulator(batch_size=50, retry_backoff_ms=100, retry_backoff_max_ms=300)
+    acc = accumulator(batch_size=50)
     put(acc, A, "a")
     put(acc, A, "b")
-    now, gaps = 0, []
-    for _ in range(4):
+    now = 0
+    for backoff_ms in (100, 200, 50):
         (batch,) = acc.drain([A])
         assert batch.tokens == ["a"]
-        assert acc.retry(batch, now)
-        ready = acc.ready(now, LEADERS)
-        assert ready.partitions_by_leader == {}
-        assert ready.next_ms is not None
-        gaps.append(ready.next_ms - now)
-        now = ready.next_ms
+        assert acc.retry(batch, now, backoff_ms)
+        assert acc.ready(now, LEADERS) == Ready(next_ms=now + backoff_ms)
+        now += backoff_ms
         assert acc.ready(now, LEADERS).partitions_by_leader == {1: [A]}
-    assert gaps == [100, 200, 300, 300]
+
+
+@pytest.mark.mission("CLI-FAST-2")
+def test_a_retry_goes_to_a_new_leader_at_once_and_its_attempts_are_counted_again() -> None:
+    acc = accumulator()
+    put(acc, A, "a")
+
+    def attempts_there(now_ms: int, leader_epoch: int) -> int:
+        """Send the batch to the leader of that epoch, which refuses it."""
+
+        def sent(batch: ProducerBatch[str], others: bool) -> bool:
+            batch.sent_to(leader_epoch)
+            return True
+
+        (batch,) = acc.drain([A], sent)
+        assert acc.retry(batch, now_ms, 100)
+        assert acc.ready(now_ms, LEADERS, lambda _: leader_epoch) == Ready(next_ms=now_ms + 100)
+        return batch.attempts_there
+
+    assert attempts_there(0, 5) == 1
+    assert attempts_there(100, 5) == 2
+    assert acc.ready(101, LEADERS, lambda _: 4) == Ready(next_ms=200), "older metadata"
+    assert acc.ready(101, LEADERS, lambda _: 6).partitions_by_leader == {1: [A]}
+    assert acc.ready(101, {}, lambda _: 6).unknown_topics == {"t"}, "it has no leader now"
+    assert attempts_there(101, 6) == 1
 
 
 def test_nothing_is_added_to_a_batch_that_was_sent_once() -> None:
     acc = accumulator()
     put(acc, A, "a")
     (batch,) = acc.drain([A])
-    acc.retry(batch, 0)
+    acc.retry(batch, 0, 100)
     assert not acc.fits_open_batch(A, 1)
     put(acc, A, "b")
     assert acc.drain([A])[0].tokens == ["a"]
@@ -210,7 +231,7 @@ def test_no_retry_beyond_the_delivery_time_out() -> None:
     acc = accumulator(delivery_timeout_ms=150)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
-    assert not acc.retry(batch, 60)
+    assert not acc.retry(batch, 60, 100)
     acc.complete(batch)
     assert acc.is_empty
 
@@ -304,9 +325,9 @@ def test_a_retried_batch_goes_alone_and_is_not_passed() -> None:
     for token in "abc":
         put(acc, A, token)
     (first,), (second,) = acc.drain([A]), acc.drain([A])
-    assert acc.retry(second, 0)
+    assert acc.retry(second, 0, 100)
     assert acc.drain([A]) == []
-    assert acc.retry(first, 0)
+    assert acc.retry(first, 0, 100)
     assert acc.drain([A]) == [first]
     assert acc.drain([A]) == []
     acc.complete(first)
@@ -321,7 +342,7 @@ def test_halves_keep_their_place_and_go_one_by_one() -> None:
         put(acc, A, token)
     (first,), (second,) = acc.drain([A]), acc.drain([A])
     assert acc.split(second)
-    assert acc.retry(first, 0)
+    assert acc.retry(first, 0, 100)
     order = []
     while drained := acc.drain([A]):
         order.append(drained[0].tokens)
@@ -354,10 +375,10 @@ def test_a_batch_does_not_linger_when_the_next_has_begun() -> None:
 
 
 def test_a_retried_batch_does_not_linger() -> None:
-    acc = accumulator(linger_ms=1_000, retry_backoff_ms=100)
+    acc = accumulator(linger_ms=1_000)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
-    assert acc.retry(batch, 0)
+    assert acc.retry(batch, 0, 100)
     assert acc.ready(0, LEADERS).next_ms == 100
     assert acc.ready(100, LEADERS).partitions_by_leader == {1: [A]}
 
@@ -394,14 +415,14 @@ def test_retries_end_with_their_number_or_with_the_delivery_time_out() -> None:
     acc = accumulator(retries=1)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
-    assert acc.retry(batch, 0)
+    assert acc.retry(batch, 0, 100)
     (batch,) = acc.drain([A])
-    assert not acc.retry(batch, 0), "one retry, no more"
+    assert not acc.retry(batch, 0, 100), "one retry, no more"
     acc.complete(batch)
-    acc = accumulator(delivery_timeout_ms=150, retry_backoff_ms=100)
+    acc = accumulator(delivery_timeout_ms=150)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
-    assert not acc.retry(batch, 50), "it would be sent again when its time is up"
+    assert not acc.retry(batch, 50, 100), "it would be sent again when its time is up"
 
 
 def test_take_queued_leaves_batches_in_flight() -> None:
@@ -455,7 +476,7 @@ def test_tokens_leave_once_each_in_order_of_their_partition(steps: Any) -> None:
                 in_flight[tp] = batch
         elif tp in in_flight:
             batch = in_flight.pop(tp)
-            if step == "retry" and acc.retry(batch, now):
+            if step == "retry" and acc.retry(batch, now, 100):
                 continue
             if step == "split" and acc.split(batch):
                 continue

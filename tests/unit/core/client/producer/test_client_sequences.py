@@ -341,7 +341,7 @@ def play(dice: random.Random) -> None:
     """Check that acknowledged batches are written once and in order, while requests and responses
     are lost and batches fail permanently or expire. Brokers receive requests in order, and respond
     in any order."""
-    config = AccumulatorConfig(batch_size=1, in_flight=5, retry_backoff_ms=0)
+    config = AccumulatorConfig(batch_size=1, in_flight=5)
     accumulator: Accumulator[int] = Accumulator(config)
     sequences = Sequences()
     sequences.set_producer(7, 0)
@@ -375,7 +375,11 @@ def play(dice: random.Random) -> None:
             if verdict is BatchOutcome.DELIVERED:
                 accumulator.complete(sent)
                 told.update(sent.tokens)
-            elif step in expiries or verdict is BatchOutcome.FAIL or not accumulator.retry(sent, 0):
+            elif (
+                step in expiries
+                or verdict is BatchOutcome.FAIL
+                or not accumulator.retry(sent, 0, 0)
+            ):
                 sequences.given_up(sent)
                 accumulator.complete(sent)
                 failed.update(sent.tokens)
