@@ -39,7 +39,7 @@ class Picture(NamedTuple):
 PICTURES: Final = (
     Picture("cluster", "cluster", 9_000, 640),
     Picture("lanes", "lanes/orders", 12_800, 800),
-    Picture("controller", "controller", 12_200, 1100),
+    Picture("controller", "controller", 14_000, 1100),
     Picture("purgatories", "purgatories/Fetch", 9_300, 1080),
     Picture("groups", "groups/billing", 25_000, 1000),
     Picture("requests", "requests", 25_000, 900),

@@ -111,7 +111,8 @@ def test_a_dead_broker_and_its_consequences(module_page: Page) -> None:
 @pytest.mark.mission("GLASS-45")
 def test_the_evidence_of_a_death_is_in_the_chains(module_page: Page) -> None:
     """Of the broker, of its partitions, and of a cluster whose controller it was."""
-    evidence = {"epoch": 25, "session": "0x1a", "refused": ["localhost:9092", "localhost:29092"]}
+    refused = ["localhost:9092", "localhost:29092"]
+    evidence: dict[str, Any] = {"epoch": 25, "session": "0x1a", "refused": refused}
     failed = [
         event("leader_lost", 100, broker=3, level="warning", source=1, error="closed"),
         event("broker_found_gone", 130, broker=3, level="warning", gone_broker=1, **evidence),
@@ -133,7 +134,7 @@ def test_the_evidence_of_a_death_is_in_the_chains(module_page: Page) -> None:
 
 @pytest.mark.mission("GLASS-45")
 def test_a_restart_is_no_beginning_of_trouble_and_a_wrong_verdict_is(module_page: Page) -> None:
-    old = {"epoch": 25, "session": "0x1a", "refused": ["localhost:9092"]}
+    old: dict[str, Any] = {"epoch": 25, "session": "0x1a", "refused": ["localhost:9092"]}
     taken_over = event("old_registration_removed", 100, broker=1, **old)
     lost = event("registration_lost", 200, broker=1, level="warning", epoch=31)
     silent = state(("reachable", "", {"debug": False, "reason": "refused"}), broker=1)
