@@ -133,8 +133,7 @@ async def _refused(story: Story, cast: _Cast) -> None:
     host = f"host|broker-{liar}"
     await story.say("firewall", focus=(host,), liar=liar)
     # A client keeps its connection: it sends one record before the lie, and one after it.
-    old = {"value": "z", "records": 2, "every_ms": 100, "acks": "all", "to": liar}
-    story.do("produce", topic="orders", **old)
+    story.do("produce", topic="orders", records=2, every_ms=100, value="z", to=liar)
     await story.wait(ms=20, pace=5)
     story.do("refuse", broker=liar)
     for other in others:
