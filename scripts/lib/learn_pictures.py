@@ -47,6 +47,7 @@ DRAWN: Final[Mapping[str, str]] = {
     "assignors": "why-two",
     "consumer-groups": "two-steps",
     "share-groups": "state-topic",
+    "noticing-deaths": "refused",
     "playground": "kill-1",
 }
 

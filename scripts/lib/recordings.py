@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +34,12 @@ SETTINGS = {
 }
 
 
-def failover(seed: int) -> list[str]:
+def failover(seed: int, settings: Mapping[str, str] = SETTINGS) -> list[str]:
     """Return the lines of a recording: a topic is written and read by a group, the controller,
     which also leads a partition, is killed and comes back, one transaction commits and one is
     aborted."""
     lines: list[str] = []
-    SimCluster(seed, settings=SETTINGS).run(lambda cluster: _play(cluster, lines.append))
+    SimCluster(seed, settings=settings).run(lambda cluster: _play(cluster, lines.append))
     return lines
 
 

@@ -38,17 +38,17 @@ class Picture(NamedTuple):
 
 PICTURES: Final = (
     Picture("cluster", "cluster", 9_000, 640),
-    Picture("lanes", "lanes/orders", 17_500, 800),
-    Picture("controller", "controller", 16_400, 1100),
+    Picture("lanes", "lanes/orders", 12_800, 800),
+    Picture("controller", "controller", 14_000, 1100),
     Picture("purgatories", "purgatories/Fetch", 9_300, 1080),
-    Picture("groups", "groups/billing", 30_000, 1000),
-    Picture("requests", "requests", 30_000, 900),
-    Picture("transactions", "transactions", 34_000, 640),
-    Picture("why", "why", 17_500, 900),
+    Picture("groups", "groups/billing", 25_000, 1000),
+    Picture("requests", "requests", 25_000, 900),
+    Picture("transactions", "transactions", 29_000, 640),
+    Picture("why", "why", 14_000, 900),
 )
 # The controller, which leads orders-2, is killed and comes back.
 FILM: Final = Picture("failover", "lanes/orders", 8_000, 700)
-FILM_END_MS: Final = 26_000
+FILM_END_MS: Final = 20_000
 FRAME_MS: Final = 250
 FILM_WIDTH: Final = 900
 WIDTH: Final = 1280

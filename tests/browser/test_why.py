@@ -109,6 +109,40 @@ def test_a_dead_broker_and_its_consequences(module_page: Page) -> None:
 
 
 @pytest.mark.mission("GLASS-45")
+def test_the_evidence_of_a_death_is_in_the_chains(module_page: Page) -> None:
+    """Of the broker, of its partitions, and of a cluster whose controller it was."""
+    refused = ["localhost:9092", "localhost:29092"]
+    evidence: dict[str, Any] = {"epoch": 25, "session": "0x1a", "refused": refused}
+    failed = [
+        event("leader_lost", 100, broker=3, level="warning", source=1, error="closed"),
+        event("broker_found_gone", 130, broker=3, level="warning", gone_broker=1, **evidence),
+        event("brokers_failed", 140, brokers=[1]),
+        event("offline_partition_leader_elected", 150, partition="orders-0", leader=2,
+              leader_epoch=4, isr=[2, 3]),
+    ]  # fmt: skip
+    dead = state(node(1, online=False), topic(isr=(2, 3)), cluster(controller=None), broker=None)
+    found = {one["kind"]: one for one in findings(module_page, HEALTHY, *failed, dead)}
+    causes = ["leader_lost", "broker_found_gone", "brokers_failed"]
+    assert chain(found["gone"]) == causes
+    assert chain(found["under-replicated"]) == [*causes, "offline_partition_leader_elected"]
+    (link,) = found["no-controller"]["chain"]
+    assert link["says"] == (
+        "Broker 3 found broker 1 gone: localhost:9092, localhost:29092 refused connections twice. "
+        "It deleted the registration with epoch 25, of the session 0x1a."
+    )
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_restart_is_no_beginning_of_trouble_and_a_wrong_verdict_is(module_page: Page) -> None:
+    old: dict[str, Any] = {"epoch": 25, "session": "0x1a", "refused": ["localhost:9092"]}
+    taken_over = event("old_registration_removed", 100, broker=1, **old)
+    lost = event("registration_lost", 200, broker=1, level="warning", epoch=31)
+    silent = state(("reachable", "", {"debug": False, "reason": "refused"}), broker=1)
+    (found,) = findings(module_page, HEALTHY, taken_over, lost, silent)
+    assert chain(found) == ["registration_lost"]
+
+
+@pytest.mark.mission("GLASS-45")
 def test_the_loss_of_a_broker_has_no_events_of_older_stories(module_page: Page) -> None:
     old = [
         event("loop_stalled", 0, broker=1, level="warning", stalled_ms=270),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.learn import looks
 from minikafka.page.learn.playback import Playback
-from minikafka.page.learn.recipe import Recipe
+from minikafka.page.learn.recipe import Recipe, TimedAction
 from tests.support.pages import blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "teach.md"
@@ -41,7 +42,7 @@ def test_a_dead_broker_leads_until_its_session_expires(exercise: Playback) -> No
     assert round(exercise.now_us / S, 1) == 6.1
     assert exercise.cluster.leader(FIRST) == 2
     controllers = [e.facts["broker"] for e in exercise.events if e.name == "controller_elected"]
-    assert controllers == [1, 2]
+    assert controllers == [1, 3]
 
 
 @pytest.mark.parametrize("exercise", [2], indirect=True)
@@ -86,5 +87,26 @@ def test_aborted_records_and_markers_have_offsets(exercise: Playback) -> None:
     assert set(looks.log_ends(exercise.cluster, FIRST).values()) == {5}
 
 
+@pytest.mark.parametrize("acks", ["1", "all"])
+@pytest.mark.parametrize("exercise", [6], indirect=True)
+def test_a_leader_that_is_taken_for_dead_loses_only_records_of_acks_1(
+    exercise: Playback, acks: str
+) -> None:
+    recipe = exercise.recipe
+    actions = [
+        TimedAction(each.t_us, each.name, {**each.arguments, "acks": acks})
+        if each.name == "produce"
+        else each
+        for each in recipe.actions
+    ]
+    with Playback(replace(recipe, actions=actions)) as playback:
+        playback.advance_to(2_600 * 1_000)
+        assert looks.leaders(playback.cluster, FIRST) == {1: 0, 2: 1}
+        playback.advance_to(12 * S)
+        acknowledged = [e.facts["records"] for e in playback.events if e.name == "produced"]
+        assert acknowledged == [4 if acks == "1" else 2]
+        assert read_values(playback) == ["a0 a1"]
+
+
 def test_each_exercise_is_played() -> None:
-    assert sorted(RECIPES) == [f"exercise-{number}.json" for number in range(1, 6)]
+    assert sorted(RECIPES) == [f"exercise-{number}.json" for number in range(1, 7)]

@@ -206,6 +206,7 @@ FAULTS: list[tuple[str, Mapping[str, Value], str, Mapping[str, Value]]] = [
         {"one": "zookeeper", "other": "broker-1"},
     ),
     ("reset", {"one": "broker-1", "other": "broker-2"}, "heal_all", {}),
+    ("refuse", {"broker": 1}, "accept", {"broker": 1}),
     ("zookeeper_away", {}, "zookeeper_back", {}),
     ("expire_session", {"broker": 1}, "heal_all", {}),
     ("full_disk", {"broker": 1}, "repair_disk", {"broker": 1}),

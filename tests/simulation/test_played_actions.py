@@ -16,6 +16,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.learn import looks
 from minikafka.page.learn.actions import ActionHandle
 from minikafka.page.learn.hosts import host_facts
+from minikafka.page.learn.messages import REFUSED
 from minikafka.page.learn.playback import Playback
 from minikafka.page.learn.recipe import MAX_US, Recipe, TimedAction, Value
 from minikafka.server.broker.replication.partition import Partition
@@ -561,6 +562,28 @@ def test_a_request_whose_response_is_held_is_repeated(acks: str, values: str) ->
 
 
 @pytest.mark.mission("LEARN-29")
+def test_refused_connections_are_on_the_wire() -> None:
+    """Something on the way may refuse them for a broker that runs."""
+    with begun(messages=5_000) as playback:
+        for verb, refuses in (("refuse", True), ("accept", False)):
+            done(playback, verb, broker=1)
+            host = next(f for f in host_facts(playback.cluster) if f["name"] == "broker-1")
+            assert (host["refuses"], host["alive"]) == (refuses, True)
+            begin(playback, "produce", to=1)
+            playback.advance_to(playback.now_us + 100_000)
+            error = facts_of(playback, "produced")[-1].get("error", "")
+            assert ("ECONNREFUSED" in error) == refuses
+        messages = [m for m in playback.messages if m.sent_us > 1 * S]  # all brokers listen
+        refused = [m for m in messages if (m.api, m.target) == (REFUSED, "client")]
+        assert {message.source for message in refused} == {"broker-1"}
+        for message in refused:
+            assert (message.is_request, message.is_zookeeper, message.lost) == (False,) * 3
+            assert message.arrived_us is not None
+            assert message.arrived_us > message.sent_us
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-29")
 def test_messages_of_zookeeper_are_on_the_wire_and_can_be_held() -> None:
     with begun(messages=5_000) as playback:
         names = {message.api for message in playback.messages if message.is_zookeeper}
@@ -608,6 +631,8 @@ STEPS: Mapping[str, Callable[[st.DrawFn], dict[str, Value]]] = {
     "kill": lambda draw: {"broker": draw(st.integers(1, 3))},
     "start": lambda draw: {"broker": draw(st.integers(1, 3))},
     "reset": lambda draw: link(draw),
+    "refuse": lambda draw: {"broker": draw(st.integers(1, 3))},
+    "accept": lambda draw: {"broker": draw(st.integers(1, 3))},
     "heal_all": lambda draw: {},
     "timers": lambda draw: {"delays": draw(st.sampled_from(["1", "2,8,19,350,450", "5000"]))},
     "produce": lambda draw: {

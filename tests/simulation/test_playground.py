@@ -65,7 +65,7 @@ def wait_until_whole(take: Take) -> None:
     raise AssertionError("the cluster is not whole within 30 s")
 
 
-@pytest.mark.mission("LEARN-58")
+@pytest.mark.mission("LEARN-59")
 def test_a_tour_of_faults_loses_nothing() -> None:
     with playground() as take:
         cluster = take.playback.cluster
@@ -90,7 +90,7 @@ def test_a_tour_of_faults_loses_nothing() -> None:
         assert take.score.lost == 0
 
 
-@pytest.mark.mission("LEARN-58")
+@pytest.mark.mission("LEARN-59")
 def test_a_record_that_only_a_zombie_has_acknowledged_stops_the_score() -> None:
     with playground() as take:
         zombie = take.playback.cluster.leader(PARTITIONS[0])

@@ -20,6 +20,7 @@ from minikafka.testing.simulator.faults import (
     isolated,
     killed,
     powerless,
+    refused,
     stopped,
 )
 from tests.support.simulated.recipe_notes import noting
@@ -50,6 +51,7 @@ def test_a_simulation_that_fails_has_a_recipe_with_its_faults(tmp_path: Path) ->
             await isolated(cluster, 1, 2.0)
             await disconnected(cluster, 2, 1.0)
             await cut_off_from_one(cluster, 3, 1.0)
+            await refused(cluster, 2, 1.0)
             await all_without_zookeeper(cluster, 1, 1.0)
             raise NotReached("what was hoped for")
 
@@ -68,10 +70,10 @@ def test_a_simulation_that_fails_has_a_recipe_with_its_faults(tmp_path: Path) ->
     links = {"cut", "heal", "reset"}
     assert [each for each in found[3:] if each[0] not in links] == [
         ("stop", 1), ("start", 1), ("kill", 2), ("start", 2), ("power_loss", 3), ("start", 3),
-        ("zookeeper_away", 0), ("zookeeper_back", 0),
+        ("refuse", 2), ("accept", 2), ("zookeeper_away", 0), ("zookeeper_back", 0),
     ]  # fmt: skip
     names = [name for name, _ in found]
-    assert {name: names.count(name) for name in sorted(links)} == {"cut": 4, "heal": 4, "reset": 4}
+    assert {name: names.count(name) for name in sorted(links)} == {"cut": 4, "heal": 4, "reset": 8}
     assert report.t_us is not None
     with Playback(recipe) as playback:
         playback.advance_to(report.t_us)

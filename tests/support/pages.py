@@ -21,7 +21,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SHELLS = ("", "console", "sh", "bash", "shell")
 # How a command begins. Other lines of a block that has commands are output.
 COMMAND = re.compile(
-    r"[A-Z_]+=|(export|until|for|echo|minikafka|git|pip|python3|source|curl|docker-compose|prometheus"
+    r"[A-Z_]+=|(export|until|for|echo|kill|minikafka|git|pip|python3|source|curl|docker-compose|prometheus"
     r"|spark-submit|kafka-[\w-]+\.sh) |scripts/"
 )
 # Beginnings of commands that the tests of the pages do not run, by the reason.

@@ -248,6 +248,12 @@ class Stagehand:
     async def reset(self, given: Arguments) -> None:
         self.cluster.simulation.reset(*self._pair(given))
 
+    async def refuse(self, given: Arguments) -> None:
+        self.cluster.simulation.refuse(host_name(given["broker"]))
+
+    async def accept(self, given: Arguments) -> None:
+        self.cluster.simulation.refuse(host_name(given["broker"]), False)
+
     async def slow_link(self, given: Arguments) -> None:
         self.cluster.simulation.slow(*self._pair(given), given["ms"] * 1_000)
 
@@ -568,6 +574,13 @@ _ROWS = (
     ActionRow("heal", "Heal the link between two hosts.", LINK, Stagehand.heal),
     ActionRow("heal_all", "Heal all links.", (), Stagehand.heal_all),
     ActionRow("reset", "Reset the connections between two hosts.", LINK, Stagehand.reset),
+    ActionRow(
+        "refuse",
+        "Refuse new connections to a broker, which runs, as a firewall may do.",
+        (BROKER,),
+        Stagehand.refuse,
+    ),
+    ActionRow("accept", "Accept connections to a broker again.", (BROKER,), Stagehand.accept),
     ActionRow("slow_link", "Slow the link between two hosts.", (*LINK, SLOW), Stagehand.slow_link),
     ActionRow("normal_link", "End the slowness of a link.", LINK, Stagehand.normal_link),
     ActionRow(

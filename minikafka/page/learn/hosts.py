@@ -16,8 +16,8 @@ def hosts_of(brokers: int) -> tuple[str, ...]:
 
 def host_facts(cluster: SimCluster) -> list[dict[str, Any]]:
     """Return each host: whether it is alive, paused (no message passes) or isolated (only those
-    with clients do), its disk, and the links from it that are cut, slow or hold a message. This
-    reads the simulation and changes nothing."""
+    with clients do), whether new connections to it are refused, its disk, and the links from it
+    that are cut, slow or hold a message. This reads the simulation and changes nothing."""
     hosts = hosts_of(len(cluster.broker_ids))
     return [_facts(cluster, host, hosts) for host in hosts]
 
@@ -36,6 +36,7 @@ def _facts(cluster: SimCluster, host: str, hosts: tuple[str, ...]) -> dict[str, 
         "alive": alive,
         "paused": is_broker and len(cut) == len(links),
         "isolated": is_broker and cut == set(links) - {CLIENT},
+        "refuses": simulation.fabric.is_refusing(host),
         "disk": "ok" if known is None else _disk(known.disk),
         "links": {other: state for other, state in links.items() if state},
     }

@@ -12,7 +12,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import CheckOp, CreateOp, DeleteOp, SetOp, WatchEvent
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.world.sim.links import Address, Lane
-from minikafka.world.sim.transport import Segment, size_bytes
+from minikafka.world.sim.transport import Segment, Signal, size_bytes
 from minikafka.world.sim.zookeeper import (
     ZOOKEEPER_HOST,
     AclWrite,
@@ -33,6 +33,7 @@ _API_NAMES = {int(key): key.api_name for key in ApiKey}
 MAX_FRAME_BYTES = 1 << 30
 MAX_NAME = 80  # characters of a name with its znode
 MAX_UNANSWERED = 1_000  # requests of a connection whose response is matched
+REFUSED: Final = "Refused"  # the name of the response to an attempt to connect
 
 LaneOf: TypeAlias = Callable[[Address, Address], Lane[Segment] | None]
 
@@ -42,8 +43,9 @@ _response = struct.Struct(">ii")  # size, correlation id
 
 @dataclass(slots=True, eq=False)
 class WireMessage:
-    """A request or a response. Times are microseconds since the start of the simulation;
-    ``sent_us`` is that of its first byte, ``arrived_us`` that of its last (None: not yet, or lost).
+    """A request, a response, or the refusal of a connection. Times are microseconds since the start
+    of the simulation; ``sent_us`` is that of its first byte, ``arrived_us`` that of its last (None:
+    not yet, or lost).
     """
 
     number: int
@@ -56,7 +58,7 @@ class WireMessage:
     arrived_us: int | None = None
     lost: bool = False
     held: bool = False  # by a cut link, a host without power, or a message that is held
-    size_bytes: int = 0  # with the size itself; 0 for ZooKeeper's
+    size_bytes: int = 0  # with the size itself; 0 for ZooKeeper's and refusals
     is_zookeeper: bool = False
 
 
@@ -102,7 +104,7 @@ class MessageLog:
         self._lane_of = lane_of
         self._count = 0
         self._conversations: dict[tuple[Address, Address], _Conversation] = {}
-        self._of_zookeeper: dict[Lane[Any], deque[WireMessage]] = {}  # on their way
+        self._whole: dict[Lane[Any], deque[WireMessage]] = {}  # those without bytes, on their way
         self._operations: dict[tuple[str, int], str] = {}  # unanswered, by host and number
 
     def __iter__(self) -> Iterator[WireMessage]:
@@ -159,7 +161,7 @@ class MessageLog:
             message.held = held
             self._on_change(message, "held" if held else "released")
 
-    # ---------------------------------------------------------------------------------- ZooKeeper
+    # --------------------------------------------------- messages of ZooKeeper, refused connections
 
     def message_sent(self, lane: Lane[Any], message: object) -> None:
         is_request = lane.target == ZOOKEEPER_HOST
@@ -175,27 +177,27 @@ class MessageLog:
         self._count += 1
         sent = WireMessage(
             self._count, lane.source, lane.target, name, number, is_request, self._now_us(),
-            is_zookeeper=True,
+            is_zookeeper=ZOOKEEPER_HOST in (lane.source, lane.target),
         )  # fmt: skip
         self.messages.append(sent)
-        self._of_zookeeper.setdefault(lane, deque()).append(sent)
+        self._whole.setdefault(lane, deque()).append(sent)
         self._on_change(sent, "sent")
 
     def message_arrived(self, lane: Lane[Any]) -> None:
-        on_the_way = self._of_zookeeper.get(lane)
+        on_the_way = self._whole.get(lane)
         if on_the_way:  # else it was sent before somebody looked
             message = on_the_way.popleft()
             if not on_the_way:
-                del self._of_zookeeper[lane]
+                del self._whole[lane]
             message.arrived_us, message.held = self._now_us(), False
             self._on_change(message, "arrived")
 
     def messages_stopped(self, lane: Lane[Any], passing: int | None) -> None:
-        for index, message in enumerate(self._of_zookeeper.get(lane, ())):
+        for index, message in enumerate(self._whole.get(lane, ())):
             self._set_held(message, passing is not None and index >= passing)
 
     def messages_lost(self, lane: Lane[Any]) -> None:
-        for message in self._of_zookeeper.pop(lane, ()):
+        for message in self._whole.pop(lane, ()):
             message.lost, message.held = True, False
             self._on_change(message, "lost")
 
@@ -212,10 +214,10 @@ class MessageLog:
                         _index_of_byte(lane, end - message.size_bytes - direction.arrived)
                     )
                     return True
-        for of_zookeeper, messages in self._of_zookeeper.items():
+        for carrier, messages in self._whole.items():
             for index, message in enumerate(messages):
                 if message.number == number:
-                    of_zookeeper.hold_from(index)
+                    carrier.hold_from(index)
                     return True
         return False
 
@@ -228,9 +230,9 @@ class MessageLog:
                 if lane is not None and lane.is_held:
                     lane.release()
                     return True
-        for of_zookeeper, messages in self._of_zookeeper.items():
-            if of_zookeeper.is_held and any(message.number == number for message in messages):
-                of_zookeeper.release()
+        for carrier, messages in self._whole.items():
+            if carrier.is_held and any(message.number == number for message in messages):
+                carrier.release()
                 return True
         return False
 
@@ -303,6 +305,7 @@ _NAMES: Final = {
     AclWrite: "SetACL",
     CloseSession: "CloseSession",
     ConnectionClosed: "ConnectionClosed",
+    Signal: REFUSED,
     WatchEvent: "WatchEvent",
 }
 _READS: Final = {"get": "GetData", "exists": "Exists", "children": "GetChildren", "acl": "GetACL"}
@@ -310,7 +313,8 @@ _WRITES: Final = {CreateOp: "Create", SetOp: "SetData", DeleteOp: "Delete", Chec
 
 
 def operation(message: object) -> str:
-    """Return ZooKeeper's name of what a message does, with the znode if there is one."""
+    """Return the name of what a message without bytes does: ZooKeeper's, with the znode if there is
+    one, or ``REFUSED``."""
     name = _NAMES.get(type(message), "Response")
     path: str = getattr(message, "path", "")
     if isinstance(message, Read):

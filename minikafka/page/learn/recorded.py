@@ -98,6 +98,9 @@ def _faults(lines: Sequence[TraceLine]) -> Iterator[TimedAction]:
         elif line.name == "reset":
             link = _link(line.facts["one"], line.facts["other"])
             yield TimedAction(line.t_us, "reset", link)
+        elif line.name == "refuse" and (found := _broker(line.facts["name"])) is not None:
+            name = "refuse" if line.facts["refuses"] == "True" else "accept"
+            yield TimedAction(line.t_us, name, {"broker": int(found[1])})
         elif line.name in _OF_ZOOKEEPER:
             yield TimedAction(line.t_us, _OF_ZOOKEEPER[line.name], {})
         elif line.name == "controlled_shutdown_requested":

@@ -34,7 +34,8 @@ class Wiretap(Protocol):
         """Both ends are closed: what has not arrived is lost."""
 
     def message_sent(self, lane: Lane[Any], message: object) -> None:
-        """A message for ZooKeeper, or from it, leaves. Messages of a lane arrive in order."""
+        """A message for ZooKeeper or from it, or the refusal of a connection, leaves. Messages of a
+        lane arrive in order."""
 
     def message_arrived(self, lane: Lane[Any]) -> None:
         """The next message of the lane has arrived."""

@@ -80,6 +80,7 @@ class SimConnection:
         self._tls = tls
         self._server_known: SimTlsEnd | None = None  # to the client
         self._handshake_error: OSError | None = None
+        self._refused = False  # then no bytes are on its way
         self._client_gone = False
         self._server_gone = True  # until accepted
         links = fabric.links
@@ -117,7 +118,7 @@ class SimConnection:
             listener = self._fabric.listener(self._addresses[1])
             refused = listener is not None and self._fabric.refuses(*self.hosts)
             if listener is None or refused or (listener.loopback_only and not self._local):
-                self._to_client.send(Signal.REFUSED)
+                self._send_refusal()
             else:
                 self._server_gone = False
                 self._fabric.links.loop.call_soon(self._accept, listener, context=listener.context)
@@ -127,7 +128,7 @@ class SimConnection:
     def _accept(self, listener: SimListener) -> None:
         """Create the server's end, in the context of the listening process."""
         if not listener.process.alive or self._client_gone:
-            self._to_client.send(Signal.REFUSED)
+            self._send_refusal()
             self._retire_server()
             return
         tls = listener.tls
@@ -139,7 +140,7 @@ class SimConnection:
             self._handshake_error = error
             if tls is not None:
                 tls.handshake_failed(self._addresses[0][0], error)
-            self._to_client.send(Signal.REFUSED)
+            self._send_refusal()
             self._retire_server()
             return
         addresses = (self._addresses[1], self._addresses[0])
@@ -155,7 +156,15 @@ class SimConnection:
         self._to_client.send(Signal.ACCEPTED)
         self.server.start(listener.factory())
 
+    def _send_refusal(self) -> None:
+        self._refused = True
+        self._to_client.send(Signal.REFUSED)
+        if self._fabric.links.wiretap is not None:
+            self._fabric.links.wiretap.message_sent(self._to_client, Signal.REFUSED)
+
     def _at_client(self, segment: Segment) -> None:
+        if segment is Signal.REFUSED and self._fabric.links.wiretap is not None:
+            self._fabric.links.wiretap.message_arrived(self._to_client)
         if self.client is not None:
             self.client.on_wire(segment)
         elif self._client_gone:
@@ -218,7 +227,12 @@ class SimConnection:
         self, source: Address, target: Address, passing: Sequence[Segment] | None
     ) -> None:
         wiretap = self._fabric.links.wiretap
-        if wiretap is not None:
+        if wiretap is None:
+            return
+        if self._refused:
+            whole = None if passing is None else len(passing)
+            wiretap.messages_stopped(self.lane_from(source), whole)
+        else:
             first = None if passing is None else sum(map(size_bytes, passing))
             wiretap.stopped(source, target, first)
 
@@ -230,8 +244,11 @@ class SimConnection:
             self._to_server.close()
             self._to_client.close()
             self._fabric.forget(self._addresses)
-            if self._fabric.links.wiretap is not None:
-                self._fabric.links.wiretap.closed(*self._addresses)
+            wiretap = self._fabric.links.wiretap
+            if wiretap is not None and self._refused:
+                wiretap.messages_lost(self._to_client)
+            elif wiretap is not None:
+                wiretap.closed(*self._addresses)
 
 
 class Fabric:
@@ -337,6 +354,9 @@ class Fabric:
 
     def refuses(self, client: str, server: str) -> bool:
         return server in self._refusing and client != server
+
+    def is_refusing(self, host: str) -> bool:
+        return host in self._refusing
 
     def _close_sockets(self, process: Process) -> None:
         """Close the sockets of a dead process, as its kernel does, with FIN or RST at random.

@@ -166,7 +166,7 @@ def _leader_and_isr(cluster: SimCluster, partition: TopicPartition) -> tuple[int
 CHAPTER = Chapter(
     name="four-elections",
     number=7,
-    seed=2,
+    seed=3,
     brokers=3,
     settings={"auto.leader.rebalance.enable": "false"},
     play=play,

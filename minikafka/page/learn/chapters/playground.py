@@ -1,4 +1,4 @@
-"""Chapter 18, the playground: a cluster with clients, which the reader breaks."""
+"""Chapter 19, the playground: a cluster with clients, which the reader breaks."""
 
 from __future__ import annotations
 
@@ -69,4 +69,4 @@ def _committed(cluster: SimCluster) -> list[int]:
     return [max(looks.high_watermarks(cluster, each).values()) for each in PARTITIONS]
 
 
-CHAPTER = Chapter(name="playground", number=18, seed=14, play=play)
+CHAPTER = Chapter(name="playground", number=19, seed=14, play=play)

@@ -23,5 +23,6 @@ TABLE: Final[Mapping[int, str]] = {
     15: "assignors",
     16: "consumer-groups",
     17: "share-groups",
-    18: "playground",
+    18: "noticing-deaths",
+    19: "playground",
 }

@@ -12,7 +12,7 @@ from minikafka.page.learn.score import Score, Violation
 from minikafka.testing.simulator.cluster import LogEvent
 
 PARTITION = TopicPartition("t", 0)
-pytestmark = pytest.mark.mission("LEARN-58")
+pytestmark = pytest.mark.mission("LEARN-59")
 
 
 class Cluster:

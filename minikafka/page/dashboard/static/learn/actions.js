@@ -34,7 +34,7 @@ export function actionsOf(actions, place) {
  * @param {string} name @param {Host|undefined} host */
 export function reasonAgainst(name, host) {
   if (!host) return "";
-  const { alive, paused, kind, disk } = host;
+  const { alive, paused, refuses, kind, disk } = host;
   if (kind === "zookeeper") {
     if (name === "zookeeper_away" && !alive) return "ZooKeeper is away";
     return name === "zookeeper_back" && alive ? "ZooKeeper is there" : "";
@@ -42,6 +42,8 @@ export function reasonAgainst(name, host) {
   if (name === "start") return alive ? "it runs" : "";
   if (["kill", "stop", "power_loss", "pause", "isolate"].includes(name) && !alive) return "it is down";
   if (name === "resume" && !paused) return "it is not paused";
+  if (name === "refuse" && refuses) return "connections are refused";
+  if (name === "accept" && !refuses) return "connections are accepted";
   if (name === "repair_disk" && disk === "ok") return "its disk is well";
   return "";
 }

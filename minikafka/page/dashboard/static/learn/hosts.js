@@ -4,7 +4,7 @@ import { all, naturally } from "../reducer.js";
 
 /**
  * @typedef {{name: string, kind: "broker"|"zookeeper"|"client", id: number|null, alive: boolean,
- *   paused: boolean, isolated: boolean, disk: string, links: Object<string, string>,
+ *   paused: boolean, isolated: boolean, refuses: boolean, disk: string, links: Object<string, string>,
  *   controller: boolean, epoch: number|null, starting: boolean}} Host
  * @typedef {{one: string, other: string, state: string}} Link state: "", "cut", "slow" or "held"
  */
@@ -22,7 +22,7 @@ export function hostsOf(state) {
     const kind = id === null ? (name === "zookeeper" ? "zookeeper" : "client") : "broker";
     const controller = controllers.get(id);
     return {
-      paused: false, isolated: false, disk: "ok", alive: true, ...facts, links: facts.links ?? {}, name, kind, id,
+      paused: false, isolated: false, refuses: false, disk: "ok", alive: true, ...facts, links: facts.links ?? {}, name, kind, id,
       controller: Boolean(controller?.active) && facts.alive !== false, epoch: controller?.epoch ?? null,
       starting: states.get(id) !== undefined && states.get(id) !== "RUNNING",
     };
@@ -43,13 +43,14 @@ export function spoken(name) {
 }
 
 /** Say how a host is. @param {Host} host @returns {string[]} */
-export function conditionOf({ kind, alive, paused, isolated, disk, controller, starting }) {
+export function conditionOf({ kind, alive, paused, isolated, refuses, disk, controller, starting }) {
   const found = [];
   if (controller) found.push("the controller");
   if (!alive) found.push(kind === "zookeeper" ? "away" : "down");
   else if (starting) found.push("starting");
   if (paused) found.push("paused");
   if (isolated) found.push("isolated");
+  if (refuses) found.push("refuses");
   if (disk !== "ok") found.push(`disk ${disk}`);
   return found;
 }

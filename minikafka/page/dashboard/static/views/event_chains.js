@@ -30,6 +30,7 @@ const RECOVERIES = new Set([
   "broker_connected",
   "session_opened",
   "broker_registered",
+  "old_registration_removed",
 ]);
 const TROUBLED = new Set(["OfflinePartition", "NonExistentPartition"]);
 

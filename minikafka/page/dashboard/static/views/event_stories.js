@@ -37,6 +37,21 @@ export const STORIES = {
     about: own,
     says: (f, b) => `Broker ${b} registered in ZooKeeper with epoch ${f.epoch}.`,
   },
+  broker_found_gone: {
+    about: (f) => ({ brokers: [f.gone_broker] }),
+    says: (f, b) =>
+      `Broker ${b} found broker ${f.gone_broker} gone: ${list(f.refused)} refused connections twice. It deleted the registration with epoch ${f.epoch}, of the session ${f.session}.`,
+  },
+  old_registration_removed: {
+    about: own,
+    says: (f, b) =>
+      `Broker ${b} deleted the registration of its earlier run, with epoch ${f.epoch}, of the session ${f.session}: ${list(f.refused)} refused connections twice.`,
+  },
+  registration_lost: {
+    about: own,
+    says: (f, b) =>
+      `Broker ${b} lives, but its registration with epoch ${f.epoch} was deleted. It registers again.`,
+  },
   controlled_shutdown_requested: {
     about: (f) => ({ brokers: [f.leaving_broker] }),
     says: (f) =>

@@ -30,6 +30,8 @@ export function controllerFindings(state) {
       "controller_failover_completed",
       "event_failed",
       "session_expired",
+      "broker_found_gone",
+      "registration_lost",
     ],
   };
   const found = [];

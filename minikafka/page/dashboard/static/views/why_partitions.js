@@ -167,6 +167,8 @@ const PARTITION_STORY = [
   "brokers_failed",
   "leader_lost",
   "leader_not_reached",
+  "broker_found_gone",
+  "registration_lost",
   "isr_shrinking",
   "session_expired",
   "controlled_shutdown_requested",
