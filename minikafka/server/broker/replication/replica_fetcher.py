@@ -43,7 +43,7 @@ from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, TimerHandle
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -65,6 +65,9 @@ LEADER_NOT_READY = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOW
 # With more partitions a parked Fetch is not interrupted: the fetch session would have to be
 # created again, by a Fetch that names all partitions.
 INTERRUPT_UP_TO = 500
+# The least time between two interrupted Fetches. Each costs a connection and a Fetch that names
+# all partitions.
+INTERRUPT_EVERY_MS = 20
 
 
 # Connects to a broker by id. Raises OSError, also when the broker's address is not known.
@@ -115,6 +118,7 @@ class ReplicaFetcher:
         self._is_ahead = False  # it was sent before the last response was applied
         self._interrupted = False
         self._interrupted_ms = NEVER_MS
+        self._interrupt_timer: TimerHandle | None = None
         self._stopped = False
         # What the task has to do before the next Fetch, and an exception that it has to raise.
         self._grown: list[TopicPartition] = []  # to flush
@@ -142,17 +146,31 @@ class ReplicaFetcher:
     def _put(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         self._states.put(topic_partition, state)
         self._wake.set()
-        if self._polling and not self._interrupted and len(self._states) <= INTERRUPT_UP_TO:
+        if self._polling and not self._interrupted and self._interrupt_timer is None:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Abort the Fetch parked at the leader, at most once per ``replica.fetch.wait.max.ms``.
-        When many partitions are added one by one, the later ones wait for its end, as in Kafka."""
+        """Abort the Fetch parked at the leader, now or ``INTERRUPT_EVERY_MS`` after the last time.
+
+        Until then the partitions that are added one by one, such as those of several LeaderAndIsr
+        requests of a controlled shutdown, gather for the next Fetch. In Kafka all of them wait for
+        the end of the parked one, and with them the producers that want acks of all replicas."""
+        self._interrupt_timer = None
+        if not self._polling or len(self._states) > INTERRUPT_UP_TO:
+            return
         now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._interrupted_ms + self._config.replica_fetch_wait_max_ms:
+        wait_ms = self._interrupted_ms + INTERRUPT_EVERY_MS - now_ms
+        if wait_ms > 0:
+            self._interrupt_timer = self._clock.call_later(wait_ms, self._interrupt)
+        else:
             self._interrupted = True
             self._interrupted_ms = now_ms
             self._hang_up()
+
+    def _cancel_interrupt(self) -> None:
+        timer, self._interrupt_timer = self._interrupt_timer, None
+        if timer is not None:
+            timer.cancel()
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Continue to fetch a partition whose truncation was flushed."""
@@ -186,6 +204,7 @@ class ReplicaFetcher:
                     raise self._bug
         finally:
             self._stopped = True
+            self._cancel_interrupt()
             self._hang_up()
 
     async def _step(self) -> None:
@@ -306,6 +325,7 @@ class ReplicaFetcher:
         """Apply the response to a Fetch, or handle the loss of the connection, and send the next
         Fetch. Called where the response arrives."""
         self._polling = self._is_ahead = False
+        self._cancel_interrupt()  # the next Fetch names all partitions
         try:
             if error is not None:
                 self._lost(error)

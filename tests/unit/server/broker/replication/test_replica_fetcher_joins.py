@@ -1,4 +1,4 @@
-"""Partitions that join a fetcher: the first interrupts its poll, unless it is a large one."""
+"""Partitions that join a fetcher interrupt its poll, several together, unless it is a large one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from tests.support.broker.replicas import ReplicaCluster
 MANY = 20
 
 
-def fetches(cluster: ReplicaCluster, source: int) -> int:
-    return sum(
-        asker == source and isinstance(request, FetchRequest)
+def named(cluster: ReplicaCluster) -> list[list[int]]:
+    """The partitions that each Fetch of the follower names."""
+    return [
+        sorted(p.partition for t in request.topics for p in t.partitions)
         for asker, _, request, _ in cluster.requests
-    )
+        if asker == 2 and isinstance(request, FetchRequest)
+    ]
 
 
 async def test_partitions_that_join_one_by_one_share_one_fetch() -> None:
@@ -23,19 +25,34 @@ async def test_partitions_that_join_one_by_one_share_one_fetch() -> None:
         both = (1, 2)
         await cluster.elect(1, isr=both, replicas=both, tell=both)
         await cluster.clock.advance(2_000)  # at rest, in a long poll
-        before = fetches(cluster, 2)
+        before = len(named(cluster))
         await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[1])
         await cluster.clock.settle()
-        assert fetches(cluster, 2) == before + 1  # at once
+        assert len(named(cluster)) == before + 1  # at once
         for number in range(2, MANY):
             await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[number])
             await cluster.clock.settle()
-        assert fetches(cluster, 2) == before + 1
-        await cluster.clock.advance(1_000)
-        assert fetches(cluster, 2) <= before + 5
-        node = cluster[2]
-        fetcher = node.replicas.fetchers.fetcher(1)
-        assert fetcher is None or len(fetcher) == MANY
+        assert len(named(cluster)) == before + 1
+        await cluster.clock.advance(replica_fetcher.INTERRUPT_EVERY_MS)
+        assert len(named(cluster)) == before + 2
+        assert named(cluster)[-1] == list(range(MANY))
+
+
+async def test_a_poll_that_ends_by_itself_is_not_interrupted_later() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        both = (1, 2)
+        await cluster.elect(1, isr=both, replicas=both, tell=both)
+        await cluster.clock.advance(2_000)
+        before = len(named(cluster))
+        for number in (1, 2):  # the second has to wait
+            await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[number])
+            await cluster.clock.settle()
+        cluster[1].produce("ends the poll", acks=1)
+        await cluster.clock.settle()
+        after = len(named(cluster))
+        assert after > before + 1
+        await cluster.clock.advance(2 * replica_fetcher.INTERRUPT_EVERY_MS)
+        assert len(named(cluster)) == after
 
 
 async def test_large_poll_is_not_interrupted_and_the_next_names_only_joined_partitions(
@@ -46,11 +63,9 @@ async def test_large_poll_is_not_interrupted_and_the_next_names_only_joined_part
         both = (1, 2)
         await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=range(MANY))
         await cluster.clock.advance(2_000)
-        before = fetches(cluster, 2)
+        before = len(named(cluster))
         await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[MANY])
         await cluster.clock.settle()
-        assert fetches(cluster, 2) == before
+        assert len(named(cluster)) == before
         await cluster.clock.advance(500)
-        asked = [r for asker, _, r, _ in cluster.requests if asker == 2][before:]
-        assert isinstance(asked[0], FetchRequest)
-        assert [p.partition for t in asked[0].topics for p in t.partitions] == [MANY]
+        assert named(cluster)[before] == [MANY]
