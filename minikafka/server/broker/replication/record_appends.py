@@ -29,7 +29,7 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 VALID_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 
 # The append info of a result whose append failed.
-NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
+NO_APPEND = LogAppendInfo(-1, -1, -1, -1)
 
 
 class AppendResult(PartitionResult):
@@ -271,6 +271,6 @@ def _refused(partition: Partition, error: KafkaError) -> AppendResult:
     sequence number is out of order sees whether its earlier batches were deleted."""
     info = NO_APPEND
     if partition.is_leader:
-        info = info._replace(log_start_offset=partition.log.log_start_offset)
+        info = LogAppendInfo(-1, -1, -1, partition.log.log_start_offset)
     record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
     return AppendResult(partition.topic_partition, error.code, info, error.message, record_errors)
