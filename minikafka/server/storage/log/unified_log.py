@@ -145,7 +145,7 @@ class UnifiedLog:
     @property
     def latest_epoch(self) -> int | None:
         """The latest leader epoch that has records here or was assigned; None if there is none."""
-        return self.epochs.latest_epoch
+        return self.epochs.cache.latest_epoch
 
     @property
     def size_bytes(self) -> int:
