@@ -18,7 +18,6 @@ PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
-SERVER_SECTION: Final = "KafkaServer"
 CLIENT_SECTION: Final = "KafkaClient"
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
