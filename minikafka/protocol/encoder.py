@@ -183,20 +183,23 @@ class _EncoderSource:
             self._run.append((code, length))
 
     def _sized(self, wire: Sized, source: str, field: Field) -> None:
+        if not field.may_be_null(self.version):
+            self._present(wire, source)
+            return
+        before = list(self._run)
+        with self.writer.block(f"if {source} is None:"):
+            self._run.append(("B", "0") if self.flexible else (wire.code, "-1"))
+            self._flush()
+        self._run = before
+        with self.writer.block("else:"):
+            self._present(wire, source)
+
+    def _present(self, wire: Sized, source: str) -> None:
+        """Write a value that is not null."""
         w = self.writer
         value, length = w.fresh("s"), w.fresh("n")
-        encoded = f"{source}.encode()" if wire is STRING else source
-        measure = f"{length} = len({value}){' + 1' if self.flexible else ''}"
-        if field.may_be_null(self.version):
-            with w.block(f"if {source} is None:"):
-                w.line(f"{value} = b''")
-                w.line(f"{length} = {0 if self.flexible else -1}")
-            with w.block("else:"):
-                w.line(f"{value} = {encoded}")
-                w.line(measure)
-        else:
-            w.line(f"{value} = {encoded}")
-            w.line(measure)
+        w.line(f"{value} = {source}{'.encode()' if wire is STRING else ''}")
+        w.line(f"{length} = len({value}){' + 1' if self.flexible else ''}")
         self._length(length, wire.code)
         self._flush()
         w.line(f"parts.append({value})")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
-from minikafka.protocol.codec import append_message, decode
+from minikafka.protocol.codec import append_message, decode, encode
 from minikafka.protocol.schema import Message
 
+JOINED_BYTES: Final = 64 * 1024  # a smaller frame is written in one piece, with a copy
 BUFFER_BYTES = 128 * 1024  # a read brings five frames of 16 KB, which a producer has in flight
 # A large frame gets separate memory. It starts with FIRST_BIG_BYTES, whatever length the frame
 # claims, and is multiplied by GROWTH when it is full. A peer that has sent a frame as large before
@@ -359,17 +360,22 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
 
 def encode_response(correlation_id: int, message: Message, version: int) -> bytes:
     """Encode a response as a frame, including its int32 size. Raises EncodeError."""
-    return b"".join(encode_response_parts(correlation_id, message, version))
+    body = encode(message, version)
+    return _response_header(correlation_id, message, version, len(body) + 4) + body
 
 
-def encode_response_parts(correlation_id: int, message: Message, version: int) -> list[Buffer]:
-    """Encode a response as the parts of a frame. Record batches are among the parts without a
-    copy. Raises EncodeError."""
+def encode_response_parts(
+    correlation_id: int, message: Message, version: int
+) -> bytes | list[Buffer]:
+    """Encode a response as a frame, or as its parts if it is large: record batches are among them
+    without a copy. Raises EncodeError."""
     parts: list[Buffer] = [b""]
     append_message(message, version, parts)
-    size = sum(map(len, parts)) + 4
+    size = 4
+    for part in parts:
+        size += len(part)
     parts[0] = _response_header(correlation_id, message, version, size)
-    return parts
+    return b"".join(parts) if size <= JOINED_BYTES else parts
 
 
 def _response_header(correlation_id: int, message: Message, version: int, size: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
@@ -16,29 +15,34 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"  # a coordinator: control batches pass, sequences are not checked
 
 
-class LogAppendInfo(NamedTuple):
+class LogAppendInfo:
     """The result of a successful append.
 
-    ``duplicate`` is True if the batch is a producer's retry of one that is in the log already. Then
-    the offsets are those of the earlier append, and ``size_bytes``, the number of bytes written, is
-    0. ``log_append_time`` is in ms, -1 unless the topic uses LogAppendTime.
-    ``offset_of_max_timestamp`` is the last offset of the batch with the largest timestamp.
-    """
+    ``is_duplicate`` is True if the batch is a producer's retry of one that is in the log already.
+    Then the offsets are those of the earlier append. ``log_append_time`` is in ms, -1 unless the
+    topic uses LogAppendTime."""
 
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    log_append_time: int
-    log_start_offset: int
-    leader_epoch: int
-    size_bytes: int
-    duplicate: bool = False
+    __slots__ = (
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time",
+        "log_start_offset",
+    )
 
-    @property
-    def record_count(self) -> int:
-        """The number of offsets assigned, equal to the number of records that the producer sent."""
-        return self.last_offset - self.first_offset + 1
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time: int,
+        log_start_offset: int,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
 
 
 class RecordValidationError(KafkaError):

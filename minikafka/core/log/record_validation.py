@@ -19,6 +19,7 @@ from minikafka.protocol.records.batch import (
     CorruptRecordError,
     RecordBatch,
     parse_batch,
+    payload_of,
 )
 from minikafka.protocol.records.builder import with_payload
 from minikafka.protocol.records.compression import (
@@ -81,7 +82,7 @@ def has_plain_records(batch: RecordBatch) -> bool:
     and keys: its records are well-formed and have consecutive offsets, and its header has their
     largest timestamp."""
     return are_plain_records(
-        batch.payload(), batch.record_count, batch.base_timestamp, batch.max_timestamp
+        payload_of(batch), batch.record_count, batch.base_timestamp, batch.max_timestamp
     )
 
 

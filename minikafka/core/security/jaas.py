@@ -18,7 +18,6 @@ PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
-SERVER_SECTION: Final = "KafkaServer"
 CLIENT_SECTION: Final = "KafkaClient"
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
@@ -76,23 +75,6 @@ def parse_jaas_file(text: str) -> Mapping[str, Sequence[LoginEntry]]:
             raise JaasError(f"Section '{name}' occurs twice in the JAAS file")
         sections[name] = entries
     return sections
-
-
-def server_entries(
-    sections: Mapping[str, Sequence[LoginEntry]], listener: str
-) -> Sequence[LoginEntry]:
-    """Return the entries of a JAAS file for a listener of a broker: those of the listener's own
-    section, else of ``KafkaServer``. Raises JaasError if there is neither."""
-    own = f"{listener.lower()}.{SERVER_SECTION}"
-    for name in (own, SERVER_SECTION):
-        if name in sections:
-            return sections[name]
-    raise JaasError(f"Could not find a '{SERVER_SECTION}' or '{own}' entry in the JAAS file")
-
-
-def entry_of(entries: Sequence[LoginEntry], module: str) -> LoginEntry | None:
-    """Return the first entry of a module."""
-    return next((entry for entry in entries if entry.module == module), None)
 
 
 def plain_users(entry: LoginEntry) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -15,7 +15,6 @@ from minikafka.kernel.ports import Buffer, Workers
 from minikafka.protocol.records.batch import RecordBatch
 from minikafka.protocol.records.compression import DecompressedTooLarge
 from minikafka.server.broker.replication.record_appends import (
-    NO_APPEND,
     AppendEntry,
     AppendReply,
     AppendResult,
@@ -91,7 +90,7 @@ class CoordinatorLog:
         bounds = self.bounds(partition)
         if bounds is None:
             return False
-        last = NO_APPEND._replace(last_offset=bounds[1] - 1)
+        last = LogAppendInfo(-1, bounds[1] - 1, -1, -1)
         while True:
             settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
             self._replicas.purgatories.produce.try_complete_else_watch(

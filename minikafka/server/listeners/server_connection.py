@@ -42,10 +42,10 @@ from minikafka.server.listeners.listener_resources import ListenerResources
 from minikafka.server.listeners.reply_queue import ReplyBytes, ReplyQueue, ReplySlot, ReplyTimes
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
-# In one turn of the loop a connection is served so many frames, and no further one after so many
-# milliseconds; then other connections are served.
+# In one turn of the loop a connection is served so many frames, and no further one after so long;
+# then other connections are served.
 FRAMES_AT_ONCE = 64
-SERVED_AT_ONCE_MS = 5
+SERVED_AT_ONCE_NS = 5_000_000
 _WRITTEN_TOGETHER_BYTES = 512 * 1024  # of the replies of one read: they still fit into a cache
 
 
@@ -382,8 +382,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _serve_several(self, frames: Sequence[memoryview]) -> int:
         """Serve frames until one has to wait, or it is the turn of other connections. Return how
         many were served."""
-        flow, replies, now = self.flow, self._replies, self._resources.clock.monotonic_ms
-        until_ms = now() + SERVED_AT_ONCE_MS
+        flow, replies, now_ns = self.flow, self._replies, self._resources.now_ns
+        until_ns = now_ns() + SERVED_AT_ONCE_NS
         served = 0
         for frame in frames[:FRAMES_AT_ONCE]:
             if self._on_frame(self, frame):
@@ -392,7 +392,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             served += 1
             if replies.out_bytes >= _WRITTEN_TOGETHER_BYTES:
                 replies.flush()
-            if flow.reasons or now() >= until_ms or (self.unanswered and flow.must_wait()):
+            if flow.reasons or now_ns() >= until_ns or (self.unanswered and flow.must_wait()):
                 break
         return served
 

@@ -27,7 +27,7 @@ from minikafka.protocol.frames import (
     decode_request_header,
     decode_response,
     encode_request,
-    encode_response_parts,
+    encode_response,
 )
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
@@ -209,7 +209,7 @@ class ProxiedConnection:
             if api_key is not ApiKey.API_VERSIONS or self._in_flight:
                 raise _Refusal(f"{api_key.api_name} v{version} is not known")
             own = unsupported_api_versions()
-            self._client.write(encode_response_parts(header.correlation_id, own, 0))
+            self._client.write([encode_response(header.correlation_id, own, 0)])
             return None
         message = decode(REQUESTS[api_key], version, frame, position)
         return _ProxiedRequest(api_key, header, frame, message, self._client.peer_host)
@@ -296,7 +296,7 @@ class ProxiedConnection:
             self._client.write_frame(frame)
         else:
             correlation_id = request.header.correlation_id
-            self._client.write(encode_response_parts(correlation_id, message, version))
+            self._client.write([encode_response(correlation_id, message, version)])
 
     async def _changed(
         self, request: _ProxiedRequest, frame: memoryview, always: bool = False
@@ -351,7 +351,7 @@ class _ProxyReply:
             response, ApiVersionsResponse
         ):
             version = 0
-        self._client.write(encode_response_parts(own, response, version))
+        self._client.write([encode_response(own, response, version)])
 
     def refuse(self, reason: str, **facts: object) -> None:
         self.is_abandoned = True

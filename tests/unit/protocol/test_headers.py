@@ -154,6 +154,7 @@ def test_parts_of_a_response_hold_the_records_themselves() -> None:
         responses=[FetchableTopicResponse(partitions=[PartitionData(records=records)])]
     )
     parts = encode_response_parts(1, message, 12)
+    assert isinstance(parts, list)
     assert any(part is records for part in parts)
     assert b"".join(parts) == encode_response(1, message, 12)
 

@@ -230,14 +230,6 @@ def unsecured_token(options: Mapping[str, str], wall_ms: int) -> str | None:
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
 
 
-def unsecured_extensions(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the extensions that the JAAS options ``unsecuredLoginExtension_...`` name."""
-    prefix = f"{_LOGIN}Extension_"
-    return {
-        key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)
-    }
-
-
 # -- claims, which the validator of signed tokens reads in the same way
 
 

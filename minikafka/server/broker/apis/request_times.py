@@ -270,7 +270,7 @@ class AllRequestTimes:
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
         name = "FetchConsumer" if replica_id < 0 else "FetchFollower"
-        return self.of(name, self.of_api(ApiKey.FETCH))
+        return self._of.get(name) or self.of(name, self.of_api(ApiKey.FETCH))
 
 
 def _phase_facts(histogram: Histogram) -> Mapping[str, int]:

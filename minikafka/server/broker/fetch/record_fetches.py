@@ -11,10 +11,10 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 from minikafka.server.broker.fetch.delayed_fetch import (
     FetchMetrics,
+    FetchOperation,
     HighWatermarkAnnouncer,
     ParkedFetches,
 )
-from minikafka.server.broker.fetch.fetch_operation import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchReader, FetchReading, end_of
 from minikafka.server.broker.purgatories import ReplicaPurgatories
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions

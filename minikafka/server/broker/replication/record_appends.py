@@ -1,26 +1,28 @@
-"""Appends to the partitions led by this broker, and their acknowledgement (``appendRecords``)."""
+"""Appends to the partitions led by this broker, and their acknowledgement (``appendRecords``).
+
+``DelayedPartitionResults`` is the base of the delayed operations that wait for a result from each
+of several partitions: of appends here, of DeleteRecords in ``record_deletion``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.core.log.validation import PreparedBatch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.compiled import mypyc_attr
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.server.broker.purgatories import ReplicaPurgatories
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.partition import Partition
-from minikafka.server.broker.replication.partition_results import (
-    DelayedPartitionResults,
-    PartitionResult,
-)
 from minikafka.server.broker.topic_metrics import TopicMetrics
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.storage.log.unified_log import UnifiedLog
@@ -29,7 +31,77 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 VALID_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 
 # The append info of a result whose append failed.
-NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
+NO_APPEND = LogAppendInfo(-1, -1, -1, -1)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PartitionResult:
+    """The result of a request for one partition. ``error`` is NONE while the partition is pending,
+    and stays NONE after a success."""
+
+    __slots__ = ("error", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+
+
+R = TypeVar("R", bound=PartitionResult)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DelayedPartitionResults(DelayedOperation, Generic[R]):
+    """A delayed operation that waits for the results of several partitions.
+
+    It calls ``reply`` with ``results`` when no partition is pending, or after ``timeout_ms``. After
+    the time-out pending partitions have the error REQUEST_TIMED_OUT, and ``on_expired`` is called
+    with their number. Partitions that have an error from the start are never pending. Subclasses
+    implement ``_is_settled``.
+    """
+
+    __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
+    __deletable__ = ("_reply", "_results")  # declared for mypyc
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        results: Sequence[R],
+        hosted: HostedPartitions,
+        reply: Callable[[Sequence[R]], None],
+        on_expired: Callable[[int], None],
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._results = results
+        self._pending = [result for result in results if result.error == 0]
+        self._hosted = hosted
+        self._reply = reply
+        self._on_expired = on_expired
+
+    @abstractmethod
+    def _is_settled(self, result: R) -> bool:
+        """Check a pending partition. If its result is final, set its error, if any, and return
+        True."""
+
+    def try_complete(self) -> bool:
+        pending = self._pending
+        if len(pending) == 1 and not self._is_settled(pending[0]):
+            return False  # the most frequent case
+        self._pending = [result for result in pending if not self._is_settled(result)]
+        return not self._pending and self.force_complete()
+
+    def on_complete(self) -> None:
+        for result in self._pending:
+            result.error = ErrorCode.REQUEST_TIMED_OUT
+        reply, results = self._reply, self._results
+        # A completed operation may stay in watch lists until the next purge; its records must not.
+        del self._reply, self._results
+        reply(results)
+
+    def watched_keys(self) -> Iterable[TopicPartition]:
+        return (result.topic_partition for result in self._pending)
+
+    def on_expiration(self) -> None:
+        self._on_expired(len(self._pending))
 
 
 class AppendResult(PartitionResult):
@@ -271,6 +343,6 @@ def _refused(partition: Partition, error: KafkaError) -> AppendResult:
     sequence number is out of order sees whether its earlier batches were deleted."""
     info = NO_APPEND
     if partition.is_leader:
-        info = info._replace(log_start_offset=partition.log.log_start_offset)
+        info = LogAppendInfo(-1, -1, -1, partition.log.log_start_offset)
     record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
     return AppendResult(partition.topic_partition, error.code, info, error.message, record_errors)

@@ -19,7 +19,7 @@ from minikafka.kernel.slices import in_slices
 from minikafka.server.broker.purgatories import ReplicaPurgatories
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.partition import Partition
-from minikafka.server.broker.replication.partition_results import (
+from minikafka.server.broker.replication.record_appends import (
     DelayedPartitionResults,
     PartitionResult,
 )

@@ -20,7 +20,7 @@ from minikafka.protocol.records.control import (
     control_record,
     decode_end_txn_marker,
 )
-from minikafka.server.broker.fetch.fetch_operation import FetchOperation
+from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import (
     FetchEntry,
     FetchParams,

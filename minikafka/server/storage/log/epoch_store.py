@@ -40,10 +40,6 @@ class LeaderEpochStore:
         self.cache = LeaderEpochCache(entries)
         self._changed(True)
 
-    @property
-    def latest_epoch(self) -> int | None:
-        return self.cache.latest_epoch
-
     def load(self) -> bool:
         """Read the file. Return False if it is missing, damaged or empty."""
         self._writing = True

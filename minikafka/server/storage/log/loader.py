@@ -226,7 +226,7 @@ class LogLoader:
             epoch = batch.partition_leader_epoch
             if epoch != settled and epoch > NO_EPOCH:
                 epochs.agree(epoch, batch.base_offset)
-                settled = epoch if epoch == epochs.latest_epoch else NO_EPOCH
+                settled = epoch if epoch == epochs.cache.latest_epoch else NO_EPOCH
 
         await segment.recover(take)
         self.log.unflushed_names = True  # recovery has created new index files

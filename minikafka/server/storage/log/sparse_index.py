@@ -177,8 +177,16 @@ class SparseIndex:
         """Return the last entry in ``data`` whose ``field`` is at most ``target``. ``data`` has
         ``count`` entries, numbered from ``first``."""
         size, unpack = self._entry_bytes, self._entry.unpack_from
-        index = bisect_right(range(count), target, key=lambda i: unpack(data, i * size)[field]) - 1
-        return Slot(first + index, unpack(data, index * size)) if index >= 0 else NO_SLOT
+        found: Any = None
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            fields = unpack(data, middle * size)
+            if fields[field] <= target:
+                low, found = middle + 1, fields
+            else:
+                high = middle
+        return Slot(first + low - 1, found) if found is not None else NO_SLOT
 
     def _floor_in_file(self, target: int, field: int) -> Slot:
         size = self._entry_bytes

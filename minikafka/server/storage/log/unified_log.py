@@ -145,7 +145,7 @@ class UnifiedLog:
     @property
     def latest_epoch(self) -> int | None:
         """The latest leader epoch that has records here or was assigned; None if there is none."""
-        return self.epochs.latest_epoch
+        return self.epochs.cache.latest_epoch
 
     @property
     def size_bytes(self) -> int:
@@ -205,12 +205,8 @@ class UnifiedLog:
                     known.first_offset,
                     known.last_offset,
                     known.timestamp,
-                    known.last_offset,
-                    known.timestamp,
                     self.log_start_offset,
-                    leader_epoch,
-                    0,
-                    duplicate=True,
+                    is_duplicate=True,
                 )
         size = batch.length + LOG_OVERHEAD
         if size > self.config.segment_bytes:
@@ -235,20 +231,9 @@ class UnifiedLog:
             aborted = self.producers.states.update(batch, first_offset, max_timestamp)
             if aborted is not None:
                 self._note_aborted(segment, aborted)
-        row = (
-            first_offset,
-            last_offset,
-            max_timestamp,
-            last_offset,
-            append_time,
-            self.log_start_offset,
-            leader_epoch,
-            size,
-            False,
-        )
-        return _new_info(LogAppendInfo, row)
+        return LogAppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
 
-    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+    def append_as_follower(self, records: Buffer) -> None:
         """Append the batches that a follower has fetched, with the leader's offsets and epochs.
 
         ``records`` may be empty. If they do not fit into one segment, because segments are larger
@@ -259,9 +244,7 @@ class UnifiedLog:
         """
         batches = follower_batches(records)
         if not batches:
-            end, start = self.log_end_offset, self.log_start_offset
-            no_time = NO_TIMESTAMP
-            return LogAppendInfo(end, end - 1, no_time, end - 1, no_time, start, _NO_EPOCH, 0)
+            return
         first, last = batches[0], batches[-1]
         if first.base_offset < self.log_end_offset:
             raise UnexpectedAppendOffset(first.base_offset, last.last_offset, self.log_end_offset)
@@ -269,33 +252,15 @@ class UnifiedLog:
             if batch.attributes & CONTROL_FLAG:
                 end_marker(batch)
         lump = memoryview(records)
-        runs = segment_runs(batches, self.config.segment_bytes)
-        latest = max(
-            (self._append_run(lump, run) for run in runs), key=lambda batch: batch.max_timestamp
-        )
-        return LogAppendInfo(
-            first.base_offset,
-            last.last_offset,
-            latest.max_timestamp,
-            latest.last_offset,
-            NO_TIMESTAMP,
-            self.log_start_offset,
-            last.partition_leader_epoch,
-            last.position + last.size_bytes,
-        )
+        for run in segment_runs(batches, self.config.segment_bytes):
+            self._append_run(lump, run)
 
-    def _append_run(self, lump: memoryview, batches: Sequence[RecordBatch]) -> RecordBatch:
-        """Append the batches in ``lump`` to one segment. Return the one with the largest
-        timestamp."""
+    def _append_run(self, lump: memoryview, batches: Sequence[RecordBatch]) -> None:
+        """Append the batches in ``lump`` to one segment."""
         first, last = batches[0], batches[-1]
         start, end = first.position, last.position + last.size_bytes
-        latest = first
-        for batch in batches:
-            if batch.max_timestamp > latest.max_timestamp:
-                latest = batch
-        segment = self._segment_for(
-            end - start, first.base_offset, last.last_offset, latest.max_timestamp
-        )
+        max_timestamp = max([batch.max_timestamp for batch in batches])
+        segment = self._segment_for(end - start, first.base_offset, last.last_offset, max_timestamp)
         for batch in batches:
             epoch = batch.partition_leader_epoch
             if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
@@ -310,7 +275,6 @@ class UnifiedLog:
                 aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
                 if aborted is not None:
                     self._note_aborted(segment, aborted)
-        return latest
 
     def _note_aborted(self, segment: LogSegment, aborted: AbortedTxn) -> None:
         segment.add_aborted(aborted)
@@ -721,9 +685,6 @@ class UnifiedLog:
             for found in segment.batches(position):
                 if found.batch.last_offset >= offset:
                     yield found.batch
-
-
-_new_info = tuple.__new__  # as ``LogAppendInfo(...)``, without a line of Python for each
 
 
 def _writable(buffer: Buffer, size: int) -> bytearray | memoryview:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
+from minikafka.core.log.append import AppendOrigin, UnexpectedAppendOffset
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.record_validation import OpeningBudget
 from minikafka.core.log.validation import (
@@ -20,7 +20,7 @@ from minikafka.core.log.validation import (
     prepare_batch,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, crc_of, parse_batches
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, crc_of
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression, DecompressedTooLarge
 from minikafka.protocol.records.legacy import encode_message
@@ -347,12 +347,6 @@ def test_append_below_the_log_end_reports_both_offsets() -> None:
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert (error.first_offset, error.last_offset) == (5, 7)
     assert "first offset 5 of an append is below the log end offset 9" in str(error)
-
-
-def test_records_of_an_append_are_counted() -> None:
-    info = LogAppendInfo(5, 7, -1, 7, -1, 0, 0, 99)
-    assert (info.record_count, info.duplicate) == (3, False)
-    assert parse_batches(batch(3))[0].record_count == 3
 
 
 @pytest.mark.parametrize(("jitter_ms", "segment_ms"), [(50, 1000), (1000, 50)])

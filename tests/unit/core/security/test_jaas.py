@@ -13,11 +13,9 @@ from minikafka.core.security.jaas import (
     SCRAM_MODULE,
     JaasError,
     LoginEntry,
-    entry_of,
     parse_jaas_file,
     parse_jaas_property,
     plain_users,
-    server_entries,
 )
 
 
@@ -150,21 +148,10 @@ def test_the_sections_of_a_file() -> None:
     sections = parse_jaas_file(FILE)
     assert list(sections) == ["KafkaServer", "internal.KafkaServer", "Client"]
     assert sections["Client"] == []
-    both = server_entries(sections, "EXTERNAL")
-    assert [entry.module for entry in both] == [PLAIN_MODULE, SCRAM_MODULE]
-    assert server_entries(sections, "INTERNAL") == [LoginEntry(SCRAM_MODULE, {})]
-    scram = entry_of(both, SCRAM_MODULE)
-    assert scram is not None
-    assert scram.options == {"username": "admin", "password": "p"}
-    assert entry_of(both, "other") is None
-
-
-def test_a_file_without_a_section_for_the_listener() -> None:
-    with pytest.raises(JaasError) as refused:
-        server_entries(parse_jaas_file("Client { m required; };"), "SASL_SSL")
-    assert str(refused.value) == (
-        "Could not find a 'KafkaServer' or 'sasl_ssl.KafkaServer' entry in the JAAS file"
-    )
+    plain, scram = sections["KafkaServer"]
+    assert plain.module == PLAIN_MODULE
+    assert scram == LoginEntry(SCRAM_MODULE, {"username": "admin", "password": "p"})
+    assert sections["internal.KafkaServer"] == [LoginEntry(SCRAM_MODULE, {})]
 
 
 SYSTEM_PROPERTY = (

@@ -6,10 +6,12 @@ import pytest
 
 from minikafka.server.listeners.server_connection import (
     FRAMES_AT_ONCE,
-    SERVED_AT_ONCE_MS,
+    SERVED_AT_ONCE_NS,
     ServerConnection,
 )
 from tests.support.network.network_lab import Lab, framed
+
+SERVED_AT_ONCE_MS = SERVED_AT_ONCE_NS // 1_000_000
 
 
 @pytest.mark.mission("SAFE-77")

@@ -14,7 +14,6 @@ from minikafka.core.security.sasl.oauthbearer import (
     BearerToken,
     TokenRefusal,
     UnsecuredValidator,
-    unsecured_extensions,
     unsecured_token,
 )
 
@@ -228,8 +227,6 @@ def test_the_claims_of_a_client() -> None:
     }
     assert login(StringClaim_user="bob", PrincipalClaimName="user") is not None
     assert login() is None
-    options = {"unsecuredLoginExtension_a": "1", "unsecuredLoginStringClaim_sub": "x"}
-    assert unsecured_extensions(options) == {"a": "1"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.server.broker.fetch.fetch_operation import FetchOperation
+from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 
 PARAMS = FetchParams(-1, 500, 1, 1 << 20, Isolation.HIGH_WATERMARK)

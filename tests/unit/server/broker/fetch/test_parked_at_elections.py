@@ -10,9 +10,9 @@ from minikafka.server.broker.fetch.delayed_fetch import (
     ANNOUNCE_AFTER_MS,
     PARKED_PARTITION_BYTES,
     DelayedFetch,
+    FetchOperation,
     HighWatermarkAnnouncer,
 )
-from minikafka.server.broker.fetch.fetch_operation import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from tests.support.broker.replicas import TOPIC, ReplicaCluster, error_of
 

@@ -12,7 +12,7 @@ import pytest
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.server.broker.fetch.fetch_operation import FetchOperation
+from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation
 from minikafka.server.broker.replication.record_appends import AppendEntry
 from minikafka.server.storage.log.unified_log import UnifiedLog

@@ -280,7 +280,7 @@ class TestDelayedProduce:
             told: list[Any] = []
             leader.produce("a", acks=1)
             leader.fetch(1, replica_id=2)
-            append = LogAppendInfo(0, 0, 0, -1, -1, -1, 0, 1)
+            append = LogAppendInfo(0, 0, -1, 0)
             waiting = DelayedProduce(
                 1_000, [AppendResult(TP, ErrorCode.NONE, append)], leader.replicas.hosted,
                 told.extend, lambda _: None,

@@ -256,7 +256,7 @@ def test_producers_are_known_again_after_a_crash() -> None:
         assert entry is not None
         assert (entry.producer_epoch, entry.last_sequence, entry.last_offset) == (1, 11, 11)
         retried = batch(bytes(100), producer_id=5, producer_epoch=1, base_sequence=11)
-        assert again.append_as_leader(retried, 0, 0).duplicate
+        assert again.append_as_leader(retried, 0, 0).is_duplicate
         assert again.producers.snapshots() == snapshots  # rewritten by the recovery
         for offset in snapshots:
             (known,) = decode_snapshot(crashed.read_all(path(offset, ".snapshot")))

@@ -92,7 +92,7 @@ class LogAgainstList(RuleBasedStateMachine):
         data = self.batch(count, 20, producer_id=5, producer_epoch=0, base_sequence=sequence)
         first = self.log.append_as_leader(data, self.epoch, 0)
         again = self.log.append_as_leader(data, self.epoch, 0)
-        assert again.duplicate
+        assert again.is_duplicate
         assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
         self.note(count, len(data))
 
