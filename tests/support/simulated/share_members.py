@@ -206,6 +206,7 @@ class Workers:
             if lasting_ms is not None and dice.randrange(2):
                 dies_s, lasting_ms = lasting_ms / 1_000, MORE_THAN_A_LIFE_MS
             living = asyncio.ensure_future(self._live(member, lasting_ms))
+            living.add_done_callback(lambda living: living.cancelled() or living.exception())
             await asyncio.wait([living], timeout=dies_s)
             if not living.done():
                 member.session.connections.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
@@ -25,7 +25,6 @@ from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     JOINS,
     LEAVES,
@@ -46,8 +45,7 @@ from minikafka.protocol.messages.consumer_group_log import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatFacts:
+class HeartbeatFacts(NamedTuple):
     """A ConsumerGroupHeartbeat request.
 
     None, or -1 for ``rebalance_timeout_ms``, stands for what has not changed. ``owned`` are the
@@ -65,13 +63,18 @@ class HeartbeatFacts:
     regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
-    describable: TopicFilter = field(default=all_topics, compare=False)
+    describable: TopicFilter = all_topics
 
     @property
     def describes_itself(self) -> bool:
         """Whether the request has more than the member's epoch and partitions."""
-        said = (self.rack_id, self.topics, self.regex, self.server_assignor)
-        return self.rebalance_timeout_ms != -1 or any(each is not None for each in said)
+        return (
+            self.rebalance_timeout_ms != -1
+            or self.topics is not None
+            or self.regex is not None
+            or self.rack_id is not None
+            or self.server_assignor is not None
+        )
 
     @property
     def is_full(self) -> bool:
