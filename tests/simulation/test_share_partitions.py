@@ -9,7 +9,9 @@ from typing import Any, Final
 import pytest
 
 from minikafka.client import Admin
+from minikafka.client.consumer.share_consumer import ShareConsumer, ShareConsumerConfig
 from minikafka.core.client.admin.topics import NewTopic
+from minikafka.core.client.consumer.share_session import ShareFetchSession
 from minikafka.core.share.persister import (
     UNINITIALIZED_START_OFFSET,
     InitialState,
@@ -289,5 +291,39 @@ def test_a_broker_that_does_not_lead_names_the_leader() -> None:
         assert found is not None
         assert found.error_code == E.NOT_LEADER_OR_FOLLOWER
         assert found.current_leader.leader_id == stage.cluster.leader(WATCHED)
+
+    play(scene)
+
+
+def test_a_consumer_sends_nothing_to_a_broker_that_leads_no_partition_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It did, without a pause, as long as it was connected with the broker."""
+    fetches: list[int] = []
+    make = ShareFetchSession.fetch_request
+
+    def counted(session: ShareFetchSession, *args: Any) -> ShareFetchRequest:
+        fetches.append(1)
+        return make(session, *args)
+
+    monkeypatch.setattr(ShareFetchSession, "fetch_request", counted)
+
+    async def scene(stage: Stage) -> None:
+        cluster, leader = stage.cluster, stage.cluster.leader(WATCHED)
+        own = ShareConsumerConfig(group_id=GROUP)
+        async with ShareConsumer(cluster.client_host.world, cluster.client_config, own) as consumer:
+            consumer.subscribe([WATCHED.topic])
+            while not await consumer.poll():
+                await stage.produce(1)
+            isolating = asyncio.ensure_future(faults.isolated(cluster, leader, 15))
+            while cluster.leader(WATCHED) == leader:
+                await consumer.poll()
+            await isolating
+            while not await consumer.poll():
+                await stage.produce(1)
+            fetches.clear()
+            for _ in range(20):
+                await consumer.poll(1_000)
+        assert len(fetches) < 100, "each waits for half a second"
 
     play(scene)
