@@ -185,6 +185,33 @@ def test_records_are_delivered_again_when_their_locks_end() -> None:
     play(scene)
 
 
+def test_a_change_that_is_late_takes_no_later_one_back() -> None:
+    """Here the end of a lock is stored late, as if the share coordinator had been away."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.produce(2)
+        first, second = await stage.member("a"), await stage.member("b")
+        assert await first.acquired() == [(0, 1, 1)]
+        where, leader = TopicIdPartition(stage.topic_id, 0), stage.cluster.leader(WATCHED)
+        persister = stage.cluster.nodes()[leader]._parts.share_states.persister
+        write, delays_s = persister.write_state, [5, 0, 0]
+
+        async def late(*args: Any) -> Any:
+            await asyncio.sleep(delays_s.pop(0))
+            return await write(*args)
+
+        persister.write_state = late  # type: ignore[method-assign]
+        assert await second.acquired(2 * LOCK_S * 1_000) == [(0, 1, 2)]
+        assert await second.acknowledge(0, 0) is E.NONE
+        assert await second.acknowledge(1, 1) is E.NONE
+        await asyncio.sleep(10)
+        assert not delays_s
+        stored = (await persister.read_state(GROUP, {where: 0}))[where]
+        assert stored.start_offset == 1
+
+    play(scene)
+
+
 @pytest.mark.mission("SHR-14")
 def test_a_fetch_waits_for_records_and_for_those_that_others_release() -> None:
     async def scene(stage: Stage) -> None:
