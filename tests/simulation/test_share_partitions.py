@@ -200,7 +200,7 @@ def test_a_change_that_is_late_takes_no_later_one_back() -> None:
             await asyncio.sleep(delays_s.pop(0))
             return await write(*args)
 
-        persister.write_state = late  # type: ignore[method-assign]
+        persister.write_state = late  # type: ignore[assignment, method-assign]
         assert await second.acquired(2 * LOCK_S * 1_000) == [(0, 1, 2)]
         assert await second.acknowledge(0, 0) is E.NONE
         assert await second.acknowledge(1, 1) is E.NONE
