@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from struct import iter_unpack
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.errors import ErrorCode
@@ -80,8 +80,7 @@ class CoordinatorAppend(Generic[R, P]):
         assert self.replicated or self.transaction is None
 
 
-@dataclass(frozen=True, slots=True)
-class DeferredReply(Generic[A]):
+class DeferredReply(NamedTuple, Generic[A]):
     """A response and the callable that sends it to the client."""
 
     respond: Callable[[A], None]

@@ -3,6 +3,7 @@ records."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -56,9 +57,16 @@ class Conversation(GroupConversation):
         super().__init__(channel, GROUP, PARTITIONS)
 
     async def beat(self, label: str, member_id: str, epoch: int, **facts: Any) -> None:
+        """Send a heartbeat; with ``until_epoch`` again and again until the member is in it."""
         group_id, version = facts.pop("group_id", self.group), facts.pop("version", 1)
+        until_epoch = facts.pop("until_epoch", epoch)
         request = ConsumerGroupHeartbeatRequest(group_id, member_id, epoch, **facts)
-        await self.ask(label, request, version)
+        response = await self.ask(label, request, version)
+        while response.member_epoch < until_epoch and not response.error_code:
+            await asyncio.sleep(0.1)
+            response = await self.request(request, version)
+        if until_epoch != epoch:
+            self.note(label, response)
 
     def own(self, **partitions: list[int]) -> list[TopicPartitions]:
         return [TopicPartitions(self.ids[name], rows) for name, rows in partitions.items()]
@@ -192,6 +200,43 @@ async def static_members(talk: Conversation) -> None:
     await talk.beat("its old id", "s1", 3, instance_id="i1")
     await talk.ask("is described", ConsumerGroupDescribeRequest([GROUP]), 1)
     await talk.beat("leaves", "s2", -1, instance_id="i1")
+
+
+async def changed_subscriptions(talk: Conversation) -> None:
+    """A member that has not revoked yet is told at once what else to revoke."""
+    talk.group = "changed"
+    await talk.beat("joins", "m1", 0, **JOINS)
+    await talk.beat("another joins", "m2", 0, **JOINS)
+    own = talk.own(ka=[0, 1, 2, 3, 4, 5])
+    await talk.beat("is to revoke", "m1", 1, topic_partitions=own)
+    kb = ["kb"]
+    await talk.beat("is to revoke all", "m1", 1, subscribed_topic_names=kb, topic_partitions=own)
+    await talk.beat("is to revoke still", "m1", 1, topic_partitions=own)
+    await talk.beat("the other waits", "m2", 2)
+    await talk.beat("has revoked", "m1", 1, topic_partitions=[])
+    await talk.beat("the other has it", "m2", 3)
+    both = {"subscribed_topic_names": ["ka", "kb"], "topic_partitions": talk.own(kb=[0, 1, 2])}
+    await talk.beat("subscribes to both", "m1", 3, **both)
+    await talk.beat("the other is to revoke", "m2", 3)
+    await talk.beat("subscribes to none", "m2", 3, subscribed_topic_names=[])
+    await talk.beat("has revoked that", "m2", 3, topic_partitions=[])
+    await talk.beat("leaves", "m1", -1)
+    await talk.beat("leaves, too", "m2", -1)
+
+
+async def expressions(talk: Conversation) -> None:
+    """Topics are given up before a new regular expression is resolved, in the same epoch."""
+    talk.group = "regex"
+    await talk.beat("joins", "m1", 0, **JOINS)
+    regex = {"subscribed_topic_names": [], "subscribed_topic_regex": "kb|kc"}
+    await talk.beat("is to revoke", "m1", 1, **regex)
+    await talk.beat("has revoked", "m1", 1, topic_partitions=[], until_epoch=2)
+    await talk.beat("another subscribes by it", "m2", 0, **{**JOINS, **regex})
+    await talk.beat("is to revoke again", "m1", 2)
+    await talk.beat("subscribes by none", "m1", 2, **JOINS | {"subscribed_topic_regex": ""})
+    await talk.beat("the other has all", "m2", 4)
+    await talk.beat("leaves", "m2", -1)
+    await talk.beat("leaves, too", "m1", -1)
 
 
 async def an_end(talk: Conversation) -> None:
@@ -336,6 +381,8 @@ SCENES = (
     fetches,
     static_members,
     an_end,
+    changed_subscriptions,
+    expressions,
     an_upgrade,
     classic_refusals,
     classic_members,

@@ -11,7 +11,7 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.testing.simulator import faults
 from minikafka.testing.simulator.cluster import LogEvent, SimCluster
-from tests.support.simulated.groups import Travellers
+from tests.support.simulated.groups import GroupChecker, SimMember, Travellers
 from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
 
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
@@ -36,7 +36,7 @@ def play(
 
 async def travelling(cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]) -> None:
     await prepared(cluster)
-    travellers = Travellers(cluster, PARTITIONS)
+    travellers = Travellers(cluster, GroupChecker(PARTITIONS), SimMember)
     travellers.start()
     checker = travellers.checker
     await cluster.until("commits", lambda: checker.commits > MORE_COMMITS)
@@ -144,7 +144,7 @@ def test_groups_of_a_single_broker_survive_it_once_there_are_more(seed: int) -> 
         await cluster.until("one broker", lambda: len(cluster.nodes()) == 1)
         async with Admin(cluster.client_host.world, cluster.client_config) as admin:
             await admin.create_topic(TOPIC, len(PARTITIONS), 1)
-        travellers = Travellers(cluster, PARTITIONS)
+        travellers = Travellers(cluster, GroupChecker(PARTITIONS), SimMember)
         travellers.start()
         checker = travellers.checker
         await cluster.until("commits", lambda: checker.commits > MORE_COMMITS)

@@ -9,7 +9,9 @@ from typing import Any, Final
 import pytest
 
 from minikafka.client import Admin
+from minikafka.client.consumer.share_consumer import ShareConsumer, ShareConsumerConfig
 from minikafka.core.client.admin.topics import NewTopic
+from minikafka.core.client.consumer.share_session import ShareFetchSession
 from minikafka.core.share.persister import (
     UNINITIALIZED_START_OFFSET,
     InitialState,
@@ -183,6 +185,33 @@ def test_records_are_delivered_again_when_their_locks_end() -> None:
     play(scene)
 
 
+def test_a_change_that_is_late_takes_no_later_one_back() -> None:
+    """Here the end of a lock is stored late, as if the share coordinator had been away."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.produce(2)
+        first, second = await stage.member("a"), await stage.member("b")
+        assert await first.acquired() == [(0, 1, 1)]
+        where, leader = TopicIdPartition(stage.topic_id, 0), stage.cluster.leader(WATCHED)
+        persister = stage.cluster.nodes()[leader]._parts.share_states.persister
+        write, delays_s = persister.write_state, [5, 0, 0]
+
+        async def late(*args: Any) -> Any:
+            await asyncio.sleep(delays_s.pop(0))
+            return await write(*args)
+
+        persister.write_state = late  # type: ignore[assignment, method-assign]
+        assert await second.acquired(2 * LOCK_S * 1_000) == [(0, 1, 2)]
+        assert await second.acknowledge(0, 0) is E.NONE
+        assert await second.acknowledge(1, 1) is E.NONE
+        await asyncio.sleep(10)
+        assert not delays_s
+        stored = (await persister.read_state(GROUP, {where: 0}))[where]
+        assert stored.start_offset == 1
+
+    play(scene)
+
+
 @pytest.mark.mission("SHR-14")
 def test_a_fetch_waits_for_records_and_for_those_that_others_release() -> None:
     async def scene(stage: Stage) -> None:
@@ -289,5 +318,39 @@ def test_a_broker_that_does_not_lead_names_the_leader() -> None:
         assert found is not None
         assert found.error_code == E.NOT_LEADER_OR_FOLLOWER
         assert found.current_leader.leader_id == stage.cluster.leader(WATCHED)
+
+    play(scene)
+
+
+def test_a_consumer_sends_nothing_to_a_broker_that_leads_no_partition_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It did, without a pause, as long as it was connected with the broker."""
+    fetches: list[int] = []
+    make = ShareFetchSession.fetch_request
+
+    def counted(session: ShareFetchSession, *args: Any) -> ShareFetchRequest:
+        fetches.append(1)
+        return make(session, *args)
+
+    monkeypatch.setattr(ShareFetchSession, "fetch_request", counted)
+
+    async def scene(stage: Stage) -> None:
+        cluster, leader = stage.cluster, stage.cluster.leader(WATCHED)
+        own = ShareConsumerConfig(group_id=GROUP)
+        async with ShareConsumer(cluster.client_host.world, cluster.client_config, own) as consumer:
+            consumer.subscribe([WATCHED.topic])
+            while not await consumer.poll():
+                await stage.produce(1)
+            isolating = asyncio.ensure_future(faults.isolated(cluster, leader, 15))
+            while cluster.leader(WATCHED) == leader:
+                await consumer.poll()
+            await isolating
+            while not await consumer.poll():
+                await stage.produce(1)
+            fetches.clear()
+            for _ in range(20):
+                await consumer.poll(1_000)
+        assert len(fetches) < 100, "each waits for half a second"
 
     play(scene)

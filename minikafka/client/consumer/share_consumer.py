@@ -143,9 +143,11 @@ class ShareConsumer(Client):
             tasks: list[asyncio.Task[Any]] = [*self._fetching.values()]
             news = asyncio.ensure_future(self._member.news.wait())
             try:
+                # Without a leader to fetch from, a new one is in the metadata at some time.
+                wait_ms = left_ms if tasks else min(left_ms, self.session.backoff_ms(0))
                 await asyncio.wait(
                     [*tasks, news],
-                    timeout=max(0, left_ms) / 1_000,
+                    timeout=max(0, wait_ms) / 1_000,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
             finally:
@@ -238,7 +240,8 @@ class ShareConsumer(Client):
                 del self._held[where]
 
     def _fetch_everywhere(self) -> None:
-        """Begin a fetch at each leader that has none under way."""
+        """Begin a fetch at each leader that has none under way. A broker that leads no partition
+        any more is sent what it has to know, and then nothing: it would respond at once."""
         assert self._tasks is not None, "polls come after start"
         now_ms = self.session.world.clock.monotonic_ms()
         for node_id, places in self._places_by_leader().items():
@@ -247,6 +250,8 @@ class ShareConsumer(Client):
                 if session is None:
                     session = ShareFetchSession(self._config.group_id, self._member_id)
                     self._sessions[node_id] = session
+                if not (places or session.places or session.has_acknowledgements):
+                    continue
                 self._fetching[node_id] = self._tasks.create_task(
                     self._fetch(node_id, session, places), name=f"share-fetch-{node_id}"
                 )

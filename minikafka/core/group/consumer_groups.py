@@ -279,7 +279,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         if not downgrades:
             assign_if_due(changes, image, self._config.consumer)
         if not downgrades or not subscribes_anew:
-            reconcile_member(changes, member_id, owned)
+            reconcile_member(changes, member_id, owned, image, subscribes_anew)
         response = join_accepted(group, member_id)
         if holder is not None and holder != member_id:
             result.effects.append(CheckMember(group, holder))

@@ -4,7 +4,7 @@ timers to start or check, and purposes of appends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, RespondError
 from minikafka.core.group.consumer.group import ClassicRequest, ConsumerGroup, TopicFilter
@@ -98,8 +98,7 @@ class CheckSync:
     group: Group
 
 
-@dataclass(frozen=True, slots=True)
-class MemberHeard:
+class MemberHeard(NamedTuple):
     """A member has sent a heartbeat: its session ends ``session_timeout_ms`` from now, unless it
     sends another one."""
 
@@ -176,9 +175,9 @@ class InitializeStates:
     state_epoch: int
 
 
-MemberTimer: TypeAlias = MemberHeard | RevocationTimer | RequestTimer | CheckMember
+MemberTimer: TypeAlias = RevocationTimer | RequestTimer | CheckMember
 GroupTimer: TypeAlias = (
-    ClassicTimer | MemberTimer | AssignmentTimer | ResolveRegexes | InitializeStates
+    ClassicTimer | MemberHeard | MemberTimer | AssignmentTimer | ResolveRegexes | InitializeStates
 )
 
 # ---- purposes of appends
@@ -260,8 +259,7 @@ class StaticMemberReplacement(_GroupAppendPurpose):
     can_skip_assignment: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedReply:
+class AwaitedReply(NamedTuple):
     """A response that is sent when records are stored; ``refused`` returns the one that is sent if
     they are not."""
 

@@ -15,7 +15,6 @@ from minikafka.core.group.result import (
     AssignmentTimer,
     CheckHeartbeat,
     CheckJoin,
-    CheckMember,
     CheckSync,
     ClassicTimer,
     GroupAppendPurpose,
@@ -312,7 +311,9 @@ class GroupTimers:
         self._initialize = initialize
 
     def perform(self, context: GroupContext, timer: GroupTimer) -> None:
-        if isinstance(timer, ResolveRegexes):
+        if isinstance(timer, MemberHeard):
+            self._heard(context, timer)
+        elif isinstance(timer, ResolveRegexes):
             self._resolve(context, timer)
         elif isinstance(timer, InitializeStates):
             self._initialize(context, timer)
@@ -321,21 +322,23 @@ class GroupTimers:
             self._rebalances.try_complete_else_watch(
                 operation, [GroupJoinKey(timer.group.group_id)]
             )
-        elif isinstance(timer, MemberHeard | RevocationTimer | RequestTimer | CheckMember):
+        elif isinstance(timer, MemberTimer):
             self._perform_for_member(context, timer)
         else:
             self._perform_for_group(context, timer)
 
+    def _heard(self, context: GroupContext, timer: MemberHeard) -> None:
+        """Move the end of a member's session, which begins with its first heartbeat."""
+        group, member_id, delay_ms = timer
+        is_watched = member_id in group.deadlines
+        group.deadlines[member_id] = self._clock.monotonic_ms() + delay_ms
+        if not is_watched:
+            self._watch_session(context, group, member_id, delay_ms)
+
     def _perform_for_member(self, context: GroupContext, timer: MemberTimer) -> None:
         """Start or check a timer of a member."""
         group, member_id = timer.group, timer.member_id
-        if isinstance(timer, MemberHeard):
-            is_watched = member_id in group.deadlines
-            delay_ms = timer.session_timeout_ms
-            group.deadlines[member_id] = self._clock.monotonic_ms() + delay_ms
-            if not is_watched:
-                self._watch_session(context, group, member_id, delay_ms)
-        elif isinstance(timer, RevocationTimer | RequestTimer):
+        if isinstance(timer, RevocationTimer | RequestTimer):
             operation = DelayedMemberStep(timer, partial(self._step_expired, context))
             key = MemberStepKey(group.group_id, member_id)
             self._rebalances.try_complete_else_watch(operation, [key])

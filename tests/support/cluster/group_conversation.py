@@ -21,7 +21,10 @@ from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from minikafka.protocol.messages.consumer_group_log import ConsumerGroupMetadataValue
+from minikafka.protocol.messages.consumer_group_log import (
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+)
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -174,6 +177,8 @@ class GroupConversation:
             topics = hashes[record.value.metadata_hash]
             record.value.metadata_hash = 0
             return f"{topics} {self._named(record)}"
+        if isinstance(record.value, ConsumerGroupRegularExpressionValue):
+            record.value.version = record.value.timestamp = 0
         if isinstance(record, GroupStored) and record.value is not None:
             record.value.current_state_timestamp = 0
         return self._named(record)

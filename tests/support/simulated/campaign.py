@@ -26,8 +26,8 @@ def counts_of(cluster: SimCluster, names: Container[str]) -> Counter[str]:
 
 
 def campaign(play: Callable[[int], Counter[str]]) -> int:
-    """Run the seeds from the first argument up to the second; ``play`` returns counts of its
-    events."""
+    """Run the seeds from the first argument up to the second, or until SIGINT; ``play`` returns
+    counts of its events."""
     total: Counter[str] = Counter()
     failed: list[int] = []
     first, end = int(sys.argv[1]), int(sys.argv[2])
@@ -37,7 +37,8 @@ def campaign(play: Callable[[int], Counter[str]]) -> int:
             with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
                 total += play(seed)
         except KeyboardInterrupt:
-            raise
+            end = seed
+            break
         except BaseException:
             failed.append(seed)
             sys.stderr.write(f"seed {seed}\n{traceback.format_exc()}\n")

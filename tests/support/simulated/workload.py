@@ -22,12 +22,18 @@ class Writer:
     the acknowledged ones, and ``failed`` the errors of the others.
     """
 
-    def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        partitions: Sequence[TopicPartition],
+        longest_pause_ms: int = LONGEST_PAUSE_MS,
+    ) -> None:
         self.sent: dict[TopicPartition, list[bytes]] = defaultdict(list)
         self.acknowledged: dict[TopicPartition, dict[bytes, int]] = defaultdict(dict)
         self.failed: dict[TopicPartition, dict[bytes, KafkaError]] = defaultdict(dict)
         self._cluster = cluster
         self._partitions = partitions
+        self._longest_pause_ms = longest_pause_ms
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -54,7 +60,7 @@ class Writer:
                 self.sent[partition].append(value)
                 promise = await producer.send(partition.topic, value, partition=partition.partition)
                 promise.add_done_callback(partial(self._settle, partition, value))
-                await world.clock.sleep(world.entropy.randrange(LONGEST_PAUSE_MS))
+                await world.clock.sleep(world.entropy.randrange(self._longest_pause_ms))
                 number += 1
 
     def _settle(

@@ -19,9 +19,9 @@ may change an assignment in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heapreplace, merge
-from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -47,7 +47,8 @@ class Subscriber(NamedTuple):
 # From the members by id, and the partition count of each existing topic, to the members' targets.
 Assign: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Partitions]]
 
-_TopicPartition: TypeAlias = tuple[UUID, int]
+# Partitions of one topic, in descending order, so that the first ones can be taken off the end.
+_Run: TypeAlias = tuple[UUID, list[int]]
 
 
 def assign_uniform(
@@ -127,34 +128,46 @@ def _reused(old: Partitions, new: Partitions) -> Partitions:
     return old if old == new else new
 
 
-def _unassigned(
-    assigned: Iterable[Partitions], counts: Mapping[UUID, int]
-) -> list[_TopicPartition]:
-    """Return the partitions of the topics in ``counts`` that nobody has, in ascending order."""
+def _unassigned(assigned: Iterable[Partitions], counts: Mapping[UUID, int]) -> Iterator[_Run]:
+    """Yield the partitions of the topics in ``counts`` that nobody has, in ascending order."""
     held: dict[UUID, list[frozenset[int]]] = {topic: [] for topic in counts}
     for partitions in assigned:
         for topic, some in partitions.items():
             held[topic].append(some)
-    return [
-        (topic, partition)
-        for topic in sorted(held, key=attrgetter("int"))
-        for partition in sorted(frozenset(range(counts[topic])).difference(*held[topic]))
-    ]
+    for topic in sorted(held, key=attrgetter("int")):
+        free = frozenset(range(counts[topic])).difference(*held[topic])
+        if free:
+            yield topic, sorted(free, reverse=True)
 
 
-def _in_order(partitions: Partitions) -> list[_TopicPartition]:
-    return [
-        (topic, partition)
-        for topic in sorted(partitions, key=attrgetter("int"))
-        for partition in sorted(partitions[topic])
-    ]
+def _cut(partitions: Partitions, size: int, rest: deque[_Run]) -> Partitions:
+    """Return the first ``size`` partitions, in ascending order, and append the others to
+    ``rest``."""
+    kept: dict[UUID, frozenset[int]] = {}
+    for topic in sorted(partitions, key=attrgetter("int")):
+        some = partitions[topic]
+        if len(some) > size:
+            order = sorted(some, reverse=True)
+            rest.append((topic, order[: len(some) - size]))
+            some = frozenset(order[len(some) - size :])
+        if some:
+            kept[topic] = some
+        size -= len(some)
+    return kept
 
 
-def _by_topic(pairs: Iterable[_TopicPartition]) -> Partitions:
-    grouped: dict[UUID, set[int]] = {}
-    for topic, partition in pairs:
-        grouped.setdefault(topic, set()).add(partition)
-    return {topic: frozenset(some) for topic, some in grouped.items()}
+def _take(free: deque[_Run], size: int) -> Partitions:
+    """Remove and return the first ``size`` partitions."""
+    taken: dict[UUID, frozenset[int]] = {}
+    while size:
+        topic, some = free[0]
+        taken[topic] = taken.get(topic, frozenset()).union(some[-size:])
+        left = max(len(some) - size, 0)
+        size -= len(some) - left
+        del some[left:]
+        if not some:
+            free.popleft()
+    return taken
 
 
 # -- uniform, all members subscribe to the same topics
@@ -177,18 +190,16 @@ def _assign_alike(
     total = sum(counts.values())
     quotas = _quotas(sizes, total)
 
-    free = _unassigned(result.values(), counts) if sum(sizes.values()) < total else []
+    free: deque[_Run] = deque()
+    if sum(sizes.values()) < total:
+        free.extend(_unassigned(result.values(), counts))
     for member, quota in quotas.items():
         if sizes[member] > quota:
-            target = _in_order(result[member])
-            result[member] = _by_topic(target[:quota])
-            free += target[quota:]
-    rest = iter(free)
+            result[member] = _cut(result[member], quota, free)
     for member, quota in quotas.items():
         if sizes[member] < quota:
-            gained = _by_topic(islice(rest, quota - sizes[member]))
-            result[member] = union(result[member], gained)
-    assert next(rest, None) is None, "the quotas add up to all partitions"
+            result[member] = union(result[member], _take(free, quota - sizes[member]))
+    assert not free, "the quotas add up to all partitions"
     return result
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from minikafka.core.group.consumer.embedded import encoded_assignment
 from minikafka.core.group.consumer.group import ConsumerGroup
 from minikafka.core.group.consumer.heartbeat import (
-    forget_regexes,
     replace_member,
     require_member,
     store_metadata,
@@ -85,9 +84,7 @@ def subscribe(
             [ClassicProtocol(name, bytes(metadata)) for name, metadata in facts.protocols],
         ),
     )
-    subscribes_anew = store_metadata(changes, member_id, new)
-    forget_regexes(changes)
-    return subscribes_anew
+    return store_metadata(changes, member_id, new)
 
 
 def join_accepted(group: ConsumerGroup, member_id: str) -> JoinGroupResponse:

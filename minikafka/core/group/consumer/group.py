@@ -155,6 +155,12 @@ class ConsumerGroup(ModernGroup):
         matched = self.regexes.get(regex)
         return frozenset(topics if matched is None else (*topics, *matched.topics))
 
+    def topic_ids_of(self, member_id: str, image: MetadataImage) -> frozenset[UUID]:
+        """Return the ids of the existing topics to which a member subscribes."""
+        member = self.members[member_id]
+        names = self.topics_of(member.topics, member.regex)
+        return frozenset(image.topic_ids[name] for name in names if name in image.topic_ids)
+
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset().union(*(self.topics_of(*each) for each in self._subscriptions))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.group.consumer.assignors import ASSIGNORS, Subscriber
@@ -25,7 +25,6 @@ from minikafka.core.group.modern.partitions import Partitions, rows_of
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.regexes import SUBSCRIPTION, compile_regex
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     JOINS,
     LEAVES,
@@ -46,8 +45,7 @@ from minikafka.protocol.messages.consumer_group_log import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatFacts:
+class HeartbeatFacts(NamedTuple):
     """A ConsumerGroupHeartbeat request.
 
     None, or -1 for ``rebalance_timeout_ms``, stands for what has not changed. ``owned`` are the
@@ -65,13 +63,18 @@ class HeartbeatFacts:
     regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
-    describable: TopicFilter = field(default=all_topics, compare=False)
+    describable: TopicFilter = all_topics
 
     @property
     def describes_itself(self) -> bool:
         """Whether the request has more than the member's epoch and partitions."""
-        said = (self.rack_id, self.topics, self.regex, self.server_assignor)
-        return self.rebalance_timeout_ms != -1 or any(each is not None for each in said)
+        return (
+            self.rebalance_timeout_ms != -1
+            or self.topics is not None
+            or self.regex is not None
+            or self.rack_id is not None
+            or self.server_assignor is not None
+        )
 
     @property
     def is_full(self) -> bool:
@@ -145,10 +148,11 @@ def heartbeat(
         check_room(group, config.max_size)
     _admit(changes, facts)
     before = group.current.get(member_id, NOT_JOINED)
+    known = group.members.get(member_id, ConsumerGroupMember())
     subscribes_anew = store_metadata(changes, member_id, _described(group, facts))
-    refresh_epoch(changes, image, raised=subscribes_anew)
+    refresh_epoch(changes, image, raised=subscribes_anew and _is_resolved(group, member_id, known))
     assign_if_due(changes, image, config)
-    current = reconcile_member(changes, member_id, facts.owned)
+    current = reconcile_member(changes, member_id, facts.owned, image, subscribes_anew)
     tells = facts.is_full or current.assigned != before.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
@@ -158,8 +162,21 @@ def heartbeat(
     )
 
 
+def _is_resolved(group: ConsumerGroup, member_id: str, before: ConsumerGroupMember) -> bool:
+    """Whether the topics of a member's new subscription are known, so that targets are worth
+    computing. If its regular expression is another one, and new to the group, they are computed
+    once it has been resolved, as in Kafka."""
+    member = group.members[member_id]
+    is_known = not member.regex or member.regex in group.regexes
+    return not group.epoch or member.topics != before.topics or is_known
+
+
 def reconcile_member(
-    changes: GroupChanges[ConsumerGroup], member_id: str, owned: Partitions | None
+    changes: GroupChanges[ConsumerGroup],
+    member_id: str,
+    owned: Partitions | None,
+    image: MetadataImage,
+    subscribes_anew: bool,
 ) -> CurrentAssignment:
     """Lead a member, which owns ``owned``, one step towards its target. Return its assignment.
 
@@ -167,7 +184,12 @@ def reconcile_member(
     """
     group = changes.group
     before, target = group.current.get(member_id, NOT_JOINED), group.targets.get(member_id, {})
-    current = reconcile(before, group.target_epoch, target, group.is_free, owned)
+    if group.is_reconciled(member_id) and not subscribes_anew:
+        return before
+    topics = group.topic_ids_of(member_id, image)
+    current = reconcile(
+        before, group.target_epoch, target, group.is_free, owned, topics, subscribes_anew
+    )
     if current is not before:
         key = ConsumerGroupCurrentMemberAssignmentKey(group.group_id, member_id)
         changes.write(key, stored_current(current))
@@ -280,13 +302,16 @@ def _described(group: ConsumerGroup, facts: HeartbeatFacts) -> ConsumerGroupMemb
 def store_metadata(
     changes: GroupChanges[ConsumerGroup], member_id: str, new: ConsumerGroupMember
 ) -> bool:
-    """Store what a member says of itself. Return whether its subscription has changed."""
+    """Store what a member says of itself. Return whether its subscription has changed. A regular
+    expression is forgotten with its last member."""
     group = changes.group
     known = group.members.get(member_id, ConsumerGroupMember())
     if new is known or new == known:
         return False
     key = ConsumerGroupMemberMetadataKey(group.group_id, member_id)
     changes.write(key, stored_metadata(new))
+    if new.regex != known.regex:
+        forget_regexes(changes)
     return new.topics != known.topics or new.regex != known.regex
 
 

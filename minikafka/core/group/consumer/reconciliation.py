@@ -9,6 +9,7 @@ of them it is in UNRELEASED_PARTITIONS, and receives them one heartbeat after th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from minikafka.core.group.modern.partitions import (
     Partitions,
     difference,
     intersection,
+    of_topics,
     overlap,
     union,
 )
@@ -60,6 +62,8 @@ def reconcile(
     target: Partitions,
     is_free: Callable[[UUID, int], bool],
     owned: Partitions | None,
+    topics: frozenset[UUID],
+    subscribes_anew: bool = False,
 ) -> CurrentAssignment:
     """Return the next assignment of a member on its way to ``target``, after a heartbeat.
 
@@ -67,23 +71,45 @@ def reconcile(
     waits. ``target_epoch`` is the epoch of ``target`` and at least that of the member.
     ``is_free(topic_id, partition)`` says that no other member of the group has the partition
     assigned or pending revocation. ``owned`` is what the heartbeat says that the member owns; None
-    if it did not say.
+    if it did not say. ``topics`` are those of its subscription, which the heartbeat changed if
+    ``subscribes_anew``. A member gives up partitions of other topics even where it takes no step
+    towards the target: it waits, or its new regular expression has not been resolved yet.
 
     Raise KafkaError (FENCED_MEMBER_EPOCH) in the state UNKNOWN, unless the member owns nothing.
     """
     match current.state:
         case MemberState.STABLE if current.member_epoch == target_epoch:
-            return current
+            return _without_others(current, topics, owned) if subscribes_anew else current
         case MemberState.UNREVOKED_PARTITIONS if _owns(owned, current.pending_revocation):
-            return current
+            return _without_others(current, topics, owned) if subscribes_anew else current
         case MemberState.UNKNOWN if owned is None or owned:
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "the state of the member is unknown to this version of the coordinator: the member"
                 " must abandon its partitions and join again",
             )
-    after = _next_assignment(current, target_epoch, target, is_free, owned)
+    wanted = of_topics(target, topics)
+    after = _next_assignment(current, target_epoch, wanted, is_free, owned)
     return current if after == current else after
+
+
+def _without_others(
+    current: CurrentAssignment, topics: frozenset[UUID], owned: Partitions | None
+) -> CurrentAssignment:
+    """Let a member revoke its partitions of topics other than ``topics``, in its epoch. Return
+    ``current`` if it has none."""
+    kept = of_topics(current.assigned, topics)
+    if kept is current.assigned:
+        return current
+    revoked = union(current.pending_revocation, difference(current.assigned, kept))
+    if not _owns(owned, revoked):
+        return replace(current, assigned=kept)
+    return replace(
+        current,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        assigned=kept,
+        pending_revocation=revoked,
+    )
 
 
 def _owns(owned: Partitions | None, revoked: Partitions) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.group.modern.admission import check_member, check_room, fenced
@@ -23,7 +24,6 @@ from minikafka.core.group.share.member import (
 from minikafka.core.group.share.states import NO_STATES, lacking, stored_states
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_group_heartbeat import (
     JOINS,
     LEAVES,
@@ -43,8 +43,7 @@ from minikafka.protocol.messages.share_group_membership_log import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeatFacts:
+class ShareHeartbeatFacts(NamedTuple):
     """A ShareGroupHeartbeat request. None in a field means: unchanged."""
 
     member_id: str

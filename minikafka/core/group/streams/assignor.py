@@ -38,40 +38,51 @@ def assign(
     return {member_id: assignment.of(member_id) for member_id in members}
 
 
+class _Member:
+    """A member, and the tasks that it gets."""
+
+    __slots__ = ("active", "number", "process", "standby")
+
+    def __init__(self, process: _Process) -> None:
+        self.process = process
+        self.number = 0
+        self.active: set[TaskId] = set()
+        self.standby: set[TaskId] = set()
+
+
 class _Process:
-    """A process: its members with the number of tasks of each, and all its tasks."""
+    """A process: its members, and all its tasks."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.members: list[_Member] = []
         self.tasks: set[TaskId] = set()
         self._number = 0
-        self._by_load: list[tuple[int, int, str]] | None = None
+        self._by_load: list[tuple[int, int, _Member]] | None = None
         self._order = count()
 
     @property
     def load(self) -> float:
-        return self._number / len(self.counts)
+        return self._number / len(self.members)
 
-    def add(self, member_id: str, task: TaskId) -> int:
-        """Give a task to a member. Return the number of its tasks."""
+    def add(self, member: _Member, task: TaskId) -> None:
+        """Give a task to a member."""
         self._by_load = None
-        return self._add(member_id, task)
+        self._add(member, task)
 
-    def add_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
-        """Give a task to the member with the fewest. Return its id and the number of its tasks."""
+    def add_to_least_loaded(self, task: TaskId) -> _Member:
+        """Give a task to the member with the fewest, and return that."""
         if self._by_load is None:
-            self._by_load = [(n, next(self._order), member) for member, n in self.counts.items()]
+            self._by_load = [(each.number, next(self._order), each) for each in self.members]
             heapify(self._by_load)
-        _, _, member_id = heappop(self._by_load)
-        number = self._add(member_id, task)
-        heappush(self._by_load, (number, next(self._order), member_id))
-        return member_id, number
+        _, _, member = heappop(self._by_load)
+        self._add(member, task)
+        heappush(self._by_load, (member.number, next(self._order), member))
+        return member
 
-    def _add(self, member_id: str, task: TaskId) -> int:
+    def _add(self, member: _Member, task: TaskId) -> None:
         self.tasks.add(task)
         self._number += 1
-        self.counts[member_id] += 1
-        return self.counts[member_id]
+        member.number += 1
 
 
 class _Quota:
@@ -116,32 +127,26 @@ class _Assignment:
         self._subtopologies = subtopologies
         self._replicas = standby_replicas
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
-        self._process_of = {m: member.process_id for m, member in members.items()}
-        self._was_active: dict[TaskId, str] = {}
-        self._was_standby: defaultdict[TaskId, list[str]] = defaultdict(list)
-        self._active: defaultdict[str, set[TaskId]] = defaultdict(set)
-        self._standby: defaultdict[str, set[TaskId]] = defaultdict(set)
-        for member_id, member in members.items():
-            self._processes[member.process_id].counts[member_id] = 0
-            for name, partitions in member.target.active.items():
-                self._was_active.update(((name, p), member_id) for p in partitions)
-            for name, partitions in member.target.standby.items():
+        self._members: dict[str, _Member] = {}
+        self._was_active: dict[TaskId, _Member] = {}
+        self._was_standby: defaultdict[TaskId, list[_Member]] = defaultdict(list)
+        for member_id, (process_id, target) in members.items():
+            process = self._processes[process_id]
+            member = self._members[member_id] = _Member(process)
+            process.members.append(member)
+            for name, partitions in target.active.items():
+                self._was_active.update(((name, p), member) for p in partitions)
+            for name, partitions in target.standby.items():
                 for partition in partitions:
-                    self._was_standby[name, partition].append(member_id)
+                    self._was_standby[name, partition].append(member)
         active = sum(each.tasks for each in subtopologies.values())
         stateful = sum(each.tasks for each in subtopologies.values() if each.is_stateful)
         self._active_quota = _Quota(active, len(members))
         self._quota = _Quota(active + stateful * standby_replicas, len(members))
 
     def of(self, member_id: str) -> TaskAssignment:
-        active, standby = self._active[member_id], self._standby[member_id]
-        return TaskAssignment(of_task_ids(active), of_task_ids(standby))
-
-    def _process(self, member_id: str) -> _Process:
-        return self._processes[self._process_of[member_id]]
-
-    def _number(self, member_id: str) -> int:
-        return self._process(member_id).counts[member_id]
+        member = self._members[member_id]
+        return TaskAssignment(of_task_ids(member.active), of_task_ids(member.standby))
 
     # -- active tasks
 
@@ -155,38 +160,25 @@ class _Assignment:
         for task in sorted(rest):
             process = by_load.pop()
             assert process is not None, "there is a member"
-            member_id, number = process.add_to_least_loaded(task)
-            self._count_active(member_id, task, number)
+            self._count_active(process.add_to_least_loaded(task), task)
             by_load.push(process)
 
-    def _keep_active(self, task: TaskId, member_id: str | None) -> bool:
+    def _keep_active(self, task: TaskId, member: _Member | None) -> bool:
         """Give an active task to a member that has its state, if that has less than its share."""
-        if member_id is None or self._number(member_id) >= self._active_quota.share:
+        if member is None or member.number >= self._active_quota.share:
             return False
-        self._count_active(member_id, task, self._process(member_id).add(member_id, task))
+        member.process.add(member, task)
+        self._count_active(member, task)
         return True
 
-    def _count_active(self, member_id: str, task: TaskId, number: int) -> None:
-        self._active[member_id].add(task)
-        self._active_quota.reached(number)
-        self._quota.reached(number)
+    def _count_active(self, member: _Member, task: TaskId) -> None:
+        member.active.add(task)
+        self._active_quota.reached(member.number)
+        self._quota.reached(member.number)
 
-    def _last_standby(self, task: TaskId) -> str | None:
+    def _last_standby(self, task: TaskId) -> _Member | None:
         members = self._was_standby.get(task)
-        return self._least_loaded(members) if members else None
-
-    def _least_loaded(self, members: list[str], without: TaskId | None = None) -> str | None:
-        """Return a member with the least loaded process and the fewest tasks. Return None if the
-        process of the first member has the task ``without``: Kafka checks only this process."""
-        best = members[0]
-        load, number = self._process(best).load, self._number(best)
-        for member_id in members[1:]:
-            process = self._process(member_id)
-            is_open = without is None or without not in process.tasks
-            if process.load < load and is_open and self._number(member_id) < number:
-                best, load, number = member_id, process.load, self._number(member_id)
-        is_taken = without is not None and without in self._process(members[0]).tasks
-        return None if is_taken else best
+        return _least_loaded(members) if members else None
 
     # -- standby tasks
 
@@ -213,20 +205,15 @@ class _Assignment:
 
     def _keep_standby(self, task: TaskId) -> bool:
         """Give a standby task to the member that had it as an active one, or as a standby."""
-        member_id = self._was_active.get(task)
-        if member_id is not None and self._may_stand_by(member_id, task):
-            self._count_standby(member_id, task, self._process(member_id).add(member_id, task))
-            return True
-        before = self._was_standby.get(task)
-        member_id = self._least_loaded(before, task) if before else None
-        if member_id is None or self._number(member_id) >= self._quota.share:
-            return False
-        self._count_standby(member_id, task, self._process(member_id).add(member_id, task))
+        member, share = self._was_active.get(task), self._quota.share
+        if member is None or task in member.process.tasks or member.number >= share:
+            before = self._was_standby.get(task)
+            member = _least_loaded(before, task) if before else None
+            if member is None or member.number >= share:
+                return False
+        member.process.add(member, task)
+        self._count_standby(member, task)
         return True
-
-    def _may_stand_by(self, member_id: str, task: TaskId) -> bool:
-        is_elsewhere = task not in self._process(member_id).tasks
-        return is_elsewhere and self._number(member_id) < self._quota.share
 
     def _assign_standby(self, by_load: _ByLoad, task: TaskId) -> bool:
         """Give a standby task to the least loaded process that does not have the task."""
@@ -236,13 +223,25 @@ class _Assignment:
             passed.append(process)
             process = by_load.pop()
         if process is not None:
-            member_id, number = process.add_to_least_loaded(task)
-            self._count_standby(member_id, task, number)
+            self._count_standby(process.add_to_least_loaded(task), task)
             by_load.push(process)
         for other in reversed(passed):
             by_load.push(other)
         return process is not None
 
-    def _count_standby(self, member_id: str, task: TaskId, number: int) -> None:
-        self._standby[member_id].add(task)
-        self._quota.reached(number)
+    def _count_standby(self, member: _Member, task: TaskId) -> None:
+        member.standby.add(task)
+        self._quota.reached(member.number)
+
+
+def _least_loaded(members: list[_Member], without: TaskId | None = None) -> _Member | None:
+    """Return a member with the least loaded process and the fewest tasks. Return None if the
+    process of the first member has the task ``without``: Kafka checks only this process."""
+    best = members[0]
+    if without is not None and without in best.process.tasks:
+        return None
+    for member in members[1:]:
+        is_open = without is None or without not in member.process.tasks
+        if member.process.load < best.process.load and is_open and member.number < best.number:
+            best = member
+    return best

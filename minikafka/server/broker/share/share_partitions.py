@@ -57,7 +57,8 @@ class LedSharePartition:
 
     ``machine`` is None while the stored state is read. ``error`` says why it could not be read, or
     that the share-partition has another leader or no group any more: then it is replaced at the
-    next fetch. ``is_read`` while a fetch reads records for it; others wait."""
+    next fetch. ``is_read`` while a fetch reads records for it; others wait. ``written`` completes
+    with the last change that is to be stored."""
 
     __slots__ = (
         "error",
@@ -68,6 +69,7 @@ class LedSharePartition:
         "machine",
         "state_epoch",
         "topic_partition",
+        "written",
     )
 
     def __init__(
@@ -81,6 +83,7 @@ class LedSharePartition:
         self.error: ErrorCode | None = None
         self.is_read = False
         self.lock_timer: TimerHandle | None = None
+        self.written: asyncio.Future[None] | None = None
 
     @property
     def acquirable(self) -> SharePartition | None:
@@ -282,15 +285,24 @@ class SharePartitions:
     async def _write(
         self, led: LedSharePartition, machine: SharePartition, batches: Sequence[StateBatch]
     ) -> ErrorCode:
+        """Store changes after all earlier ones of the share-partition. A request that is repeated
+        could otherwise take back a later one, with the start offset."""
         group_id, where = led.key
-        update = StateUpdate(
-            led.state_epoch,
-            led.leader_epoch,
-            machine.start_offset,
-            machine.delivery_complete_count,
-            tuple(batches),
-        )
-        errors = await self._persister.write_state(group_id, {where: update})
+        earlier, written = led.written, asyncio.get_running_loop().create_future()
+        led.written = written
+        try:
+            if earlier is not None:
+                await asyncio.wait([earlier])
+            update = StateUpdate(
+                led.state_epoch,
+                led.leader_epoch,
+                machine.start_offset,
+                machine.delivery_complete_count,
+                tuple(batches),
+            )
+            errors = await self._persister.write_state(group_id, {where: update})
+        finally:
+            written.set_result(None)
         error = errors[where]
         return error if error is ErrorCode.NONE else _client_error(error)
 

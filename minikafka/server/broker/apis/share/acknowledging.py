@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -45,7 +45,7 @@ class Acknowledging:
 
     def __init__(self) -> None:
         self.outcomes: dict[TopicIdPartition, KafkaError | None] = {}
-        self.waiting: dict[TopicIdPartition, asyncio.Future[None]] = {}
+        self.waiting: dict[TopicIdPartition, asyncio.Future[KafkaError | None]] = {}
 
     def fail(self, where: TopicIdPartition, error: KafkaError) -> None:
         code = error.code
@@ -54,11 +54,19 @@ class Acknowledging:
     async def stored(self) -> Mapping[TopicIdPartition, KafkaError | None]:
         """Wait until all are stored. Return the error of each partition, None after a success."""
         for where, future in self.waiting.items():
-            try:
-                await future
-            except KafkaError as error:
+            error = await future
+            if error is not None:
                 self.fail(where, error)
         return self.outcomes
+
+
+async def _outcome(storing: Coroutine[Any, Any, None]) -> KafkaError | None:
+    """Return the KafkaError of a change, or None. A request that is cancelled waits for neither."""
+    try:
+        await storing
+    except KafkaError as error:
+        return error
+    return None
 
 
 class ShareRequests:
@@ -140,7 +148,7 @@ class ShareRequests:
                 except KafkaError as refused:
                     begun.fail(where, refused)
                 else:
-                    begun.waiting[where] = asyncio.ensure_future(work)
+                    begun.waiting[where] = asyncio.ensure_future(_outcome(work))
         return begun
 
     def leaders(
