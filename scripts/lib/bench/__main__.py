@@ -67,8 +67,8 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
-    "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters", "flames", "soak",
-    "kafka",
+    "failover", "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters",
+    "flames", "soak", "kafka",
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": stalls.run,
