@@ -355,6 +355,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _bool("auto.leader.rebalance.enable", True, "Give leaderships back to preferred replicas when too many are elsewhere."),
     _int("leader.imbalance.per.broker.percentage", 10, "How many of the partitions that a broker should lead may be led by others."),
     _long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", at_least(1)),
+    _bool("minikafka.fast.failover", True, "Take a broker for dead as soon as its connection has ended and all its listeners refuse new ones, instead of waiting for the end of its session. Set it to false where something else may refuse connections for a broker that is alive. Not a key of Kafka's."),
     _bool("controlled.shutdown.enable", True, "Move leaders away before stopping."),
     _int("controlled.shutdown.max.retries", 3, "Attempts at a controlled shutdown.", at_least(0)),
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),

@@ -27,7 +27,8 @@ RESOLUTION_US = 10_000
 _GROUPS_OF_SETTINGS = """
     auto compression connections.max.idle controlled controller.socket default delete fetch
     group inter.broker.protocol leader log.cleaner log.cleanup log.flush log.index log.message
-    log.retention log.roll log.segment max message min.insync num offset offsets producer purgatory
+    log.retention log.roll log.segment max message min.insync minikafka num offset offsets producer
+    purgatory
     queued quota
     replica.fetch replica.high replica.lag replica.socket replication request socket transaction
     transactional unclean zookeeper.connection zookeeper.session
@@ -240,6 +241,8 @@ def checked_settings(recipe: Recipe) -> Mapping[str, str]:
             raise RecipeError(f"a recipe cannot change the setting {name}")
     defaults = {
         "group.initial.rebalance.delay.ms": "0",
+        # Sessions decide, as in Kafka, unless a chapter is about what notices a death earlier.
+        "minikafka.fast.failover": "false",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": str(min(3, recipe.brokers)),
         "share.coordinator.state.topic.num.partitions": "4",

@@ -62,7 +62,8 @@ def report_of(cluster: SimCluster, trace: Sequence[str], t_us: int) -> RecipeRep
     if not faults:
         return None
     actions = sorted([*_topics(cluster, lines, t_us), *faults], key=lambda action: action.t_us)
-    settings = {k: v for k, v in cluster.settings.items() if SETTINGS.get(k) != v}
+    changed = {k: v for k, v in cluster.settings.items() if SETTINGS.get(k) != v}
+    settings = {"minikafka.fast.failover": "true"} | changed  # which learn mode turns off
     try:
         recipe = Recipe("recorded", cluster.simulation.seed, brokers, settings, actions)
         checked_settings(recipe)

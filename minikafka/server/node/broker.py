@@ -27,7 +27,7 @@ from minikafka.kernel.listeners import (
     metrics_listener,
 )
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.kernel.ports import CoordinationError, Network, World
 from minikafka.protocol.api_keys import Release
 from minikafka.server.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.server.broker.admin.dynamic_config import (
@@ -39,6 +39,7 @@ from minikafka.server.broker.admin.quota_znodes import QuotaZnodes
 from minikafka.server.broker.apis.api_versions import FeatureState
 from minikafka.server.broker.apis.pipeline import Apis
 from minikafka.server.broker.apis.table import ApiTable
+from minikafka.server.broker.broker_watch import BrokerWatch
 from minikafka.server.broker.controlled_shutdown import ShutdownHandover
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.server.broker.metadata.scram_credentials import ScramCredentialCache
@@ -58,6 +59,7 @@ from minikafka.server.node.event_feed import EventFeed
 from minikafka.server.node.listeners import BrokerListeners, Serving
 from minikafka.server.node.loop_stalls import LoopStalls
 from minikafka.server.node.metric_windows import MetricWindows
+from minikafka.server.node.registration import BrokerRegistration
 from minikafka.server.node.wiring import BrokerParts
 from minikafka.server.storage.directories.log_manager import LogManager
 from minikafka.server.zookeeper import paths
@@ -72,7 +74,6 @@ if TYPE_CHECKING:
     from minikafka.server.listeners.http_server import HttpServer, Route
     from minikafka.server.node.passwords import StoredPasswords
 
-REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
 EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
 
@@ -112,7 +113,8 @@ class BrokerNode:
         self._world = world
         self.metrics = Metrics()
         self.broker_id = config.integer("broker.id")
-        self.broker_epoch = NO_EPOCH
+        self._registration: BrokerRegistration | None = None
+        self._watch: BrokerWatch | None = None
         self.started = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self._skip_handover = False
@@ -252,8 +254,11 @@ class BrokerNode:
             self._tokens.credential,
             self.metrics,
         )
+        self._registration = registration = self._make_registration(listening)
+        plain = self._world.network
         self._world = replace(self._world, network=listening.network())
         self._make_parts(cluster_id, listening)
+        self._watch = self._make_watch(plain, listening.current.inter_broker)
         if views.inter_broker_protocol(self._config).has_features:
             await self._features.check()
         self._zk.on_new_session(self._authorizer.on_new_session)
@@ -267,17 +272,22 @@ class BrokerNode:
         await self._quota_znodes.read_all()
         await self._parts.telemetry.refresh_all()
         await self._parts.group_configs.refresh_all()
+        if self._config.boolean("minikafka.fast.failover"):
+            await registration.remove_old()
         await self._listen(tasks, listening)
         self._config_changes.start(tasks)
         self._features.start(tasks)
-        await self._register(self._zk.store)  # another session, if the first one has expired
+        await registration.register(self._zk.store)  # another session, if the first one has expired
+        registration.start(tasks)
         self._zk.on_session_lost(self._controller.on_session_lost)
-        self._zk.on_new_session(self._register)
+        self._zk.on_new_session(registration.register)
         self._zk.on_new_session(self._controller.on_new_session)
         self._zk.on_new_session(self._config_changes.on_new_session)
         self._zk.on_new_session(self._features.on_new_session)
         self._controller.start(tasks)
         listening.enable_request_processing()
+        if self._watch is not None:
+            self._watch.start(tasks)
         self._log.info(
             "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
         )
@@ -400,6 +410,28 @@ class BrokerNode:
         )
         self.entities = self._make_entities()
 
+    def _make_registration(self, listening: BrokerListeners) -> BrokerRegistration:
+        timeout_ms = self._config.integer("zookeeper.session.timeout.ms")
+        world = self._world
+        return BrokerRegistration(
+            self._zk, world.network, world.clock, self.broker_id, timeout_ms, listening, self._znode
+        )
+
+    def _make_watch(self, plain: Network, inter_broker: str) -> BrokerWatch | None:
+        """``plain`` is the network without TLS."""
+        if not self._config.boolean("minikafka.fast.failover"):
+            return None
+        world, cache = self._world, self._parts.cache
+        return BrokerWatch(
+            world.network,
+            plain,
+            world.clock,
+            cache,
+            lambda: self._zk.store,
+            self.broker_id,
+            inter_broker,
+        )
+
     def _make_config_changes(self, listening: BrokerListeners) -> ConfigChanges:
         effects = ConfigEffects(
             self._dynamic,
@@ -491,6 +523,7 @@ class BrokerNode:
         """Open the listeners, which hold requests until this broker is registered: only its broker
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
+        assert self._registration is not None
         network = self._world.network
         self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
         register_memory(self.metrics, self._parts.memory)
@@ -511,7 +544,7 @@ class BrokerNode:
             self._apis.on_frame,
             self._quotas,
             self._parts.memory,
-            self._register_again,
+            self._registration.update,
         )
         await listening.open(serving, tasks)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
@@ -531,6 +564,11 @@ class BrokerNode:
             self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of the znode of this broker; -1 before it is registered."""
+        return NO_EPOCH if self._registration is None else self._registration.epoch
 
     def _broker_facts(self) -> Mapping[str, Any]:
         total = self._parts.replicas.topic_metrics.total
@@ -559,44 +597,6 @@ class BrokerNode:
         self._http_servers.append(server)
         return await server.start(endpoint.host, endpoint.port)
 
-    async def _register(self, store: ZkStore) -> None:
-        """Create /brokers/ids/<id>.
-
-        If an earlier run of this broker left its znode, wait until ZooKeeper expires that session,
-        for up to two session time-outs. Raises ConfigError if the znode still exists."""
-        assert self._listening is not None
-        self._listening.registered = None
-        clock = self._world.clock
-        deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(
-            "zookeeper.session.timeout.ms"
-        )
-        waits = False
-        while True:
-            node = self._znode()
-            try:
-                self.broker_epoch = await store.register_broker(node)
-                break
-            except NodeExists:
-                if clock.monotonic_ms() >= deadline_ms:
-                    raise ConfigError(
-                        f"another broker is registered with broker.id {self.broker_id}: "
-                        "stop it, or give this one another broker.id"
-                    ) from None
-                if not waits:
-                    self._log.info("old_registration_awaited")
-                waits = True
-                await clock.sleep(REGISTER_RETRY_MS)
-        self._note_registered(node)
-        self._log.info("broker_registered", epoch=self.broker_epoch)
-        await self._listening.register_if_changed()
-
-    async def _register_again(self) -> None:
-        """Write the present endpoints to /brokers/ids/<id>. Raises CoordinationError."""
-        node = self._znode()
-        await self._zk.store.update_broker(node)
-        self._note_registered(node)
-        self._log.info("broker_registration_changed", endpoints=node.endpoints)
-
     def _znode(self) -> BrokerZnode:
         assert self._listening is not None, "a broker registers when its listeners are open"
         return BrokerZnode(
@@ -608,10 +608,6 @@ class BrokerNode:
             version=views.inter_broker_protocol(self._config).broker_znode_version,
         )
 
-    def _note_registered(self, node: BrokerZnode) -> None:
-        assert self._listening is not None
-        self._listening.registered = node.endpoints
-
     # -------------------------------------------------------------------------------------- stop
 
     async def _stop(self) -> None:
@@ -622,6 +618,10 @@ class BrokerNode:
         if started:
             self._parts.replicas.fetchers.begin_shutdown()
             await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
+            if self._watch is not None:
+                self._watch.stop()
+            if self._registration is not None:
+                self._registration.stop()
         for http_server in self._http_servers:
             http_server.close()
         if self._listening is not None:

@@ -25,6 +25,7 @@ from minikafka.server.zookeeper.requests import (
     Requests,
     raise_error,
 )
+from minikafka.server.zookeeper.store_cluster import Registration
 from minikafka.server.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -156,6 +157,29 @@ class ZkControllerStore:
             return False
         raise_error(outcome.results)
         return True
+
+    async def remove_registration(self, registration: Registration) -> bool:
+        """Delete the registration of a broker, and ``/controller`` if the same session owns it.
+        Return False if the broker is not registered so any more.
+
+        The deletion is conditional on all that was read, so that it concerns neither a broker that
+        has registered again nor a controller that was elected in the meantime."""
+        path = paths.broker_id(registration.broker.id)
+        while True:
+            epoch = await self.controller_epoch()
+            node = await self.controller()
+            stat = await self._requests.exists(path)
+            if stat is None or stat.czxid != registration.broker.epoch:
+                return False
+            ops: list[CoordinationOp] = [DeleteOp(path, stat.version)]
+            if node is not None and node.ephemeral_owner == registration.session:
+                ops.append(DeleteOp(paths.CONTROLLER, node.zk_version))
+                if epoch is not None:
+                    ops.insert(0, CheckOp(paths.CONTROLLER_EPOCH, epoch[1]))
+            outcome = await self._requests.multi(ops)
+            if not isinstance(outcome.error, BadVersion | NoNode):
+                raise_error(outcome.results)
+                return True
 
     async def delete_controller(self, epoch_zk_version: int) -> None:
         """Delete ``/controller`` to resign. Raises ``ControllerMoved`` if there is a newer

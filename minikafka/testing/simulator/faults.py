@@ -101,6 +101,14 @@ async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> No
         await asyncio.sleep(pause_s)
 
 
+async def refused(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Reset all connections with other brokers, and refuse new ones for ``away_s``: the others take
+    the broker, which is alive, for dead."""
+    cluster.simulation.refuse(host_name(broker_id))
+    await disconnected(cluster, broker_id, away_s)
+    cluster.simulation.refuse(host_name(broker_id), False)
+
+
 async def all_without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Stop ZooKeeper for ``away_s``. Sessions survive, as after the election of its leader."""
     cluster.simulation.zookeeper.stop()
@@ -137,6 +145,7 @@ FAULTS: tuple[Fault, ...] = (
     without_zookeeper,
     cut_off_from_one,
     disconnected,
+    refused,
     all_without_zookeeper,
 )
 
@@ -151,6 +160,7 @@ REPLICATION_FAULTS: tuple[Fault, ...] = (
     cut_off_from_one,
     cut_off_from_one,
     disconnected,
+    refused,
 )
 
 

@@ -115,7 +115,8 @@ class SimConnection:
     def _at_server(self, segment: Segment) -> None:
         if segment is Signal.SYN:
             listener = self._fabric.listener(self._addresses[1])
-            if listener is None or (listener.loopback_only and not self._local):
+            refused = listener is not None and self._fabric.refuses(*self.hosts)
+            if listener is None or refused or (listener.loopback_only and not self._local):
                 self._to_client.send(Signal.REFUSED)
             else:
                 self._server_gone = False
@@ -242,6 +243,7 @@ class Fabric:
         self._listeners: dict[Address, SimListener] = {}
         self._connections: dict[tuple[Address, Address], SimConnection] = {}
         self._ends: dict[Process, list[SimTransport]] = {}
+        self._refusing: set[str] = set()
 
     def add_host(self, name: str) -> None:
         self._hosts[name] = FIRST_EPHEMERAL_PORT
@@ -327,6 +329,14 @@ class Fabric:
         for connection in list(self._connections.values()):
             if connection.hosts in ((one, other), (other, one)):
                 connection.reset()
+
+    def refuse(self, host: str, refuses: bool) -> None:
+        """Refuse new connections to a host from others, or accept them again: something on the way,
+        such as a firewall, answers for its listeners."""
+        (self._refusing.add if refuses else self._refusing.discard)(host)
+
+    def refuses(self, client: str, server: str) -> bool:
+        return server in self._refusing and client != server
 
     def _close_sockets(self, process: Process) -> None:
         """Close the sockets of a dead process, as its kernel does, with FIN or RST at random.

@@ -246,6 +246,11 @@ class SimWorld:
         self.tracer.add("reset", one=one, other=other)
         self.fabric.reset(one, other)
 
+    def refuse(self, name: str, refuses: bool = True) -> None:
+        """Refuse new connections to a host, whose processes live, or accept them again."""
+        self.tracer.add("refuse", name=name, refuses=refuses)
+        self.fabric.refuse(name, refuses)
+
     def _raise_failures(self) -> None:
         failures = self._failures()
         if failures:

@@ -25,6 +25,7 @@ class MetadataCache:
         self.image = MetadataImage()
         self._broker_id = broker_id
         self._new_controller: list[Callable[[], None]] = []
+        self._new_brokers: list[Callable[[], None]] = []
         self._log = log or event_log("metadata", broker=broker_id)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
@@ -43,6 +44,9 @@ class MetadataCache:
         self.image = update.after
         if update.after.controller_id != update.before.controller_id:
             for notify in self._new_controller:
+                notify()
+        if update.after.brokers != update.before.brokers:
+            for notify in self._new_brokers:
                 notify()
         if update.decreased:
             self._log.error(
@@ -73,6 +77,10 @@ class MetadataCache:
     def on_new_controller(self, notify: Callable[[], None]) -> None:
         """Call ``notify`` whenever another broker is the controller."""
         self._new_controller.append(notify)
+
+    def on_new_brokers(self, notify: Callable[[], None]) -> None:
+        """Call ``notify`` whenever the live brokers or their endpoints have changed."""
+        self._new_brokers.append(notify)
 
     @property
     def controller_id(self) -> int | None:
