@@ -411,11 +411,10 @@ def strike(
         return next((part.leader_id for part in parts if part.partition_index == 0), 0)
 
     def is_over() -> bool:
-        now = time.monotonic()
         if "leader in metadata" not in story and leader() not in (-1, 0, victim):
-            story["leader in metadata"] = now
+            story["leader in metadata"] = time.monotonic()
         if "goes on" not in story and all(client.goes_on(since) for client in clients):
-            story["goes on"] = now
+            story["goes on"] = time.monotonic()
         return bool(watched["registration gone"]()) and {"leader in metadata", "goes on"} <= {
             *story
         }
