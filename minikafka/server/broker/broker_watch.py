@@ -32,7 +32,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, CoordinationError, Network
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.zookeeper.requests import MalformedZnode
-from minikafka.server.zookeeper.store import Registration, ZkStore
+from minikafka.server.zookeeper.store import RegisteredBroker, ZkStore
 
 AGAIN_MS: Final = 20
 PROBE_LIMIT_S: Final = 1.0
@@ -101,7 +101,7 @@ class BrokerWatch:
                 self._watching[broker_id] = endpoint, task
 
     async def _watch(self, broker_id: int, endpoint: Endpoint) -> None:
-        registration: Registration | None = None  # as of the last connection that was opened
+        registration: RegisteredBroker | None = None  # as of the last connection that was opened
         pause_ms = FIRST_PAUSE_MS
         while True:
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -131,7 +131,7 @@ class BrokerWatch:
             ended.set_result(None)
             self._cache.suspects.add(broker_id)
 
-    async def _remove_if_gone(self, registration: Registration) -> bool:
+    async def _remove_if_gone(self, registration: RegisteredBroker) -> bool:
         """Delete the registration of a broker that is gone; return whether it was deleted here."""
         broker = registration.broker
         if not await are_refused(self._plain, self._clock, broker.endpoints):

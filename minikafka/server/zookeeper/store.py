@@ -15,7 +15,7 @@ from minikafka.server.zookeeper.requests import (
     raise_error,
 )
 from minikafka.server.zookeeper.store_acls import ZkAclStore
-from minikafka.server.zookeeper.store_cluster import Registration, ZkClusterStore
+from minikafka.server.zookeeper.store_cluster import RegisteredBroker, ZkClusterStore
 from minikafka.server.zookeeper.store_configs import ZkConfigStore
 from minikafka.server.zookeeper.store_controller import ControllerNode, ZkControllerStore
 from minikafka.server.zookeeper.store_tokens import ZkTokenStore
@@ -26,7 +26,7 @@ __all__ = [
     "ControllerMoved",
     "ControllerNode",
     "MalformedZnode",
-    "Registration",
+    "RegisteredBroker",
     "StateWrites",
     "TopicAssignment",
     "ZkStore",

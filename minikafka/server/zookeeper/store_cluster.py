@@ -34,7 +34,7 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 
 
-class Registration(NamedTuple):
+class RegisteredBroker(NamedTuple):
     """A broker as it is registered. Its epoch is the czxid of the znode, ``session`` the id of the
     session that owns it; 0 for a znode that was created by hand."""
 
@@ -131,14 +131,14 @@ class ZkClusterStore:
         found = await self._requests.get(paths.broker_id(broker_id), watcher)
         return BrokerZnode.decode(broker_id, found[0]).broker(found[1].czxid) if found else None
 
-    async def registration(self, broker_id: int) -> Registration | None:
+    async def registration(self, broker_id: int) -> RegisteredBroker | None:
         """Return the registration of a broker, if there is one. Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.broker_id(broker_id))
         if found is None:
             return None
         data, stat = found
         broker = BrokerZnode.decode(broker_id, data).broker(stat.czxid)
-        return Registration(broker, stat.ephemeral_owner)
+        return RegisteredBroker(broker, stat.ephemeral_owner)
 
     async def broker_features(self) -> list[Mapping[str, Levels]]:
         """Return the features that each registered broker supports; none if its znode is

@@ -25,7 +25,7 @@ from minikafka.server.zookeeper.requests import (
     Requests,
     raise_error,
 )
-from minikafka.server.zookeeper.store_cluster import Registration
+from minikafka.server.zookeeper.store_cluster import RegisteredBroker
 from minikafka.server.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -158,7 +158,7 @@ class ZkControllerStore:
         raise_error(outcome.results)
         return True
 
-    async def remove_registration(self, registration: Registration) -> bool:
+    async def remove_registration(self, registration: RegisteredBroker) -> bool:
         """Delete the registration of a broker, and ``/controller`` if the same session owns it.
         Return False if the broker is not registered so any more.
 
