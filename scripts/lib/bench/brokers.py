@@ -250,7 +250,10 @@ class Brokers:
         return bool(missing)
 
     def wait_in_sync(
-        self, topics: Sequence[str] | None, ports: Sequence[int] | None = None
+        self,
+        topics: Sequence[str] | None,
+        ports: Sequence[int] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Wait until every broker, or those at ``ports``, know a leader and a full ISR of all
         partitions of ``topics``; of all topics if None."""
@@ -267,7 +270,7 @@ class Brokers:
             )
 
         looked_at = self.ports if ports is None else ports
-        wait_until(lambda: all(is_known(port) for port in looked_at), "replicas in sync")
+        wait_until(lambda: all(map(is_known, looked_at)), "replicas in sync", patience_s)
 
     @property
     def controller(self) -> int:

@@ -40,6 +40,7 @@ CALM_S = 0.1  # clients succeed more often before a broker goes
 CALM_SUCCESSES = 50
 CALM_LIMIT_S = 15
 SETTLE_S = 0.5
+BACK_LIMIT_S = 300
 # An election by the controller's own timer would disturb a later round.
 SETTINGS = {
     **LARGE,
@@ -437,7 +438,7 @@ def come_back(case: Case, cluster: Brokers, victim: int) -> float:
     else:
         cluster.restart(victim)
     others = [cluster.port(each) for each in cluster.ids if each != victim]
-    cluster.wait_in_sync(None, others)
+    cluster.wait_in_sync(None, others, BACK_LIMIT_S)
     took = time.monotonic() - began
     cluster.wait_for_all()
     cluster.wait_in_sync(None)
