@@ -34,6 +34,7 @@ PARTITIONS = 30
 CROWD_TOPICS, CROWD_PARTITIONS = 60, 100
 PACE_S = 0.005
 RECORD = b"x" * 100
+IN_FLIGHT = 100  # a broker that is slower than the pace would have an ever longer queue
 COMMIT_EVERY_S = 0.05
 LOOK_EVERY_S = 0.02
 CALM_S = 0.1  # clients succeed more often before a broker goes
@@ -120,6 +121,7 @@ class Sender(Client):
         self.rows: list[tuple[float, float]] = []  # when sent, how long it took
         self.acknowledged = [0.0] * PARTITIONS  # when the newest of each partition was sent
         self.failed = 0
+        self._in_flight = 0
 
     def goes_on(self, since: float) -> bool:
         return min(self.acknowledged) > since
@@ -133,6 +135,8 @@ class Sender(Client):
         for partition in itertools.cycle(range(PARTITIONS)):
             if self._stop.is_set():
                 break
+            while self._in_flight == IN_FLIGHT and not self._stop.is_set():
+                self._producer.poll(PACE_S)
             self._send(partition, time.monotonic())
             due = max(due + PACE_S, time.monotonic())
             while (left := due - time.monotonic()) > 0:
@@ -141,6 +145,7 @@ class Sender(Client):
 
     def _send(self, partition: int, sent: float) -> None:
         def settled(error: object, _: object) -> None:
+            self._in_flight -= 1
             if error is not None:
                 self.failed += 1
                 return
@@ -148,6 +153,7 @@ class Sender(Client):
             self.rows.append((sent, time.monotonic() - sent))
             self.acknowledged[partition] = max(sent, self.acknowledged[partition])
 
+        self._in_flight += 1
         self._producer.produce(self._topic, RECORD, partition=partition, on_delivery=settled)
 
 
