@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -112,8 +112,12 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIsrAndControllerEpoch:
+    """The state of a partition. ``mzxid`` is that of its znode when it was read, and is no part of
+    the state; -1 for one that was not read."""
+
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
+    mzxid: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,13 +111,15 @@ class BrokerWatch:
                     endpoint.host,
                     endpoint.port,
                 )
+                opened_ms = self._clock.monotonic_ms()
                 try:
                     registration = await self._store().registration(broker_id)
-                    pause_ms = FIRST_PAUSE_MS
                     await ended
                 finally:
                     ended.cancel()
                     transport.abort()
+                if self._clock.monotonic_ms() - opened_ms > MAX_PAUSE_MS:
+                    pause_ms = FIRST_PAUSE_MS
             except (OSError, CoordinationError, MalformedZnode):
                 pass  # what cannot be read or reached is no evidence, and is tried again
             if registration is not None and await self._remove_if_gone(registration):

@@ -196,9 +196,14 @@ class BrokerChanges:
         ids = [broker.id for broker in brokers]
         self._context.remove_brokers(ids)
         await self._on_broker_failure(ids)
-        await self._isr_removals.finish()
-        self._context.add_brokers(brokers)
-        await self._on_broker_startup(ids)
+        await self.start_again(brokers)
+
+    async def start_again(self, brokers: Sequence[Broker]) -> None:
+        """Handle the start of brokers whose failure was handled just before."""
+        if brokers:
+            await self._isr_removals.finish()
+            self._context.add_brokers(brokers)
+            await self._on_broker_startup([broker.id for broker in brokers])
 
     def _update_broker(self, registered: Broker | None) -> None:
         """Apply new endpoints or a new rack of a known broker. A new epoch means a restart, which

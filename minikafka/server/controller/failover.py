@@ -10,12 +10,15 @@ stopped. So the order of the steps matters:
 3. Read the list of topics to delete, so that none of them takes part in elections.
 4. Send UpdateMetadata to all brokers. They need the addresses of the live brokers before a
    LeaderAndIsr request tells them to follow one of these.
+   A broker that was started again while no controller saw it counts as dead until step 6: another
+   replica that was in sync all the time leads instead, and it has to catch up (see
+   ``restarted_brokers``).
 5. Start the state machines: live replicas get LeaderAndIsr requests, partitions without a leader
    elect one, and then replicas of dead brokers are removed from the remaining ISRs. Kafka removes
    them before the election, and therefore writes and sends the partitions that they led twice.
    Thousands of removals are deferred until the failover is over (``isr_removal``).
-6. Continue what the last controller left unfinished: reassignments, deletions, and the preferred
-   election in ``/admin/preferred_replica_election``.
+6. Let the brokers that were started again begin. Continue what the last controller left unfinished:
+   reassignments, deletions, and the preferred election in ``/admin/preferred_replica_election``.
 7. Add missing replicas of internal topics, and start the timer that checks the leader balance.
 
 An exception in any step makes the elector resign, so that a controller that works is elected.
@@ -26,7 +29,9 @@ from __future__ import annotations
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.feature_updates import FeatureSupport, first_levels
+from minikafka.core.controller.restarts import restarted_brokers
 from minikafka.core.controller.states import ReplicaState
+from minikafka.kernel.cluster import Broker
 from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.server.controller.broker_changes import BrokerChanges
@@ -72,12 +77,14 @@ class Failover:
         await self._set_up_features()
         await self._delete_stale_notifications()
         await self._initialize_context()
+        restarted = await self._take_restarted_for_dead()
         self._log.info("topic_deletions_loading")
         await self._deletions.init(await services.store.topic_deletions(services.watches.term))
         self._log.info("update_metadata_sending")
         services.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
         await self._start_state_machines()
         self._log.info("controller_failover_completed", epoch=context.epoch)
+        await self._brokers.start_again(restarted)
         await self._reassignments.resume_all()
         await self._deletions.resume_deletions()
         await self._elections.on_preferred_election_znode()
@@ -121,6 +128,16 @@ class Failover:
             topics=len(context.all_topics),
             partitions=len(partitions),
         )
+
+    async def _take_restarted_for_dead(self) -> list[Broker]:
+        """Remove the brokers that were started again unseen from the context; return them."""
+        context = self._services.context
+        ids = await run_in_slices(restarted_brokers(context))
+        restarted = [context.brokers[broker_id] for broker_id in ids]
+        if restarted:
+            self._log.info("restarted_brokers_found", restarted=ids)
+            context.remove_brokers(ids)
+        return restarted
 
     async def _start_state_machines(self) -> None:
         machines, context = self._services.machines, self._services.context

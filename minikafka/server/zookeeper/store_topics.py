@@ -76,7 +76,7 @@ class ZkTopicStore:
         ``MalformedZnode``."""
         found = self._requests.each(partitions, paths.partition_state, watcher)
         return {
-            tp: PartitionStateZnode.decode(tp, node[0], node[1].version).state
+            tp: PartitionStateZnode.decode(tp, node[0], node[1].version, node[1].mzxid).state
             async for tp, node in found
             if node is not None
         }

@@ -174,7 +174,7 @@ def test_a_broker_watches_the_controller_and_the_controller_the_cluster() -> Non
         of_every_broker = {paths.CONTROLLER, paths.CONFIG_CHANGES, paths.FEATURE}
         for broker_id in cluster.broker_ids:
             if broker_id != controller:  # however many partitions there are
-                assert watched[broker_id] == of_every_broker
+                assert watched[broker_id] == of_every_broker | {paths.broker_id(broker_id)}
         assert controller is not None
         assert watched[controller] == of_every_broker | {
             paths.BROKER_IDS,

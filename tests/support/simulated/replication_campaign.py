@@ -21,6 +21,10 @@ COUNTED = (
     "isr_write_lost_race",
     "replica_truncated",
     "fetch_refused",
+    "broker_found_gone",
+    "old_registration_removed",
+    "registration_lost",
+    "restarted_brokers_found",
 )
 # Kafka's own defaults leave hardly time for a change of ISR within a simulated minute, and no
 # follower needs more than one response to catch up.

@@ -111,7 +111,7 @@ class PartitionStateZnode:
 
     @classmethod
     def decode(
-        cls, topic_partition: TopicPartition, data: bytes, zk_version: int
+        cls, topic_partition: TopicPartition, data: bytes, zk_version: int, mzxid: int = -1
     ) -> PartitionStateZnode:
         """Raises ``MalformedZnode``."""
         fields = Fields(paths.partition_state(topic_partition), data)
@@ -125,7 +125,7 @@ class PartitionStateZnode:
             fields.integer("leader"), leader_epoch, fields.integers("isr"), zk_version, recovery
         )
         epoch = fields.integer("controller_epoch")
-        return cls(topic_partition, LeaderIsrAndControllerEpoch(leader_and_isr, epoch))
+        return cls(topic_partition, LeaderIsrAndControllerEpoch(leader_and_isr, epoch, mzxid))
 
 
 @dataclass(frozen=True, slots=True)
