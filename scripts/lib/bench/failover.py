@@ -319,6 +319,7 @@ def play(case: Case, cluster: Brokers, add: Add) -> str:
         calm_down(clients)
         story = strike(case, cluster, victim, topic, clients, zookeeper)
         struck, over = story["signal"], time.monotonic()
+        gap = longest_gap(sender.seen["records acknowledged"], struck, over)
         for client in clients:
             for what, times in client.seen.items():
                 add(PAUSE, f"{case.name}: {what}", longest_gap(times, struck, over) * 1000)
@@ -337,7 +338,6 @@ def play(case: Case, cluster: Brokers, add: Add) -> str:
     # The sender has flushed by now.
     add(WAIT, case.name, sender.longest_wait(struck, over) * 1000)
     add(FAILED, case.name, sender.failed)
-    gap = longest_gap(sender.seen["records acknowledged"], struck, over)
     steps = [f"{what} {(at - struck) * 1000:,.0f}" for what, at in story.items() if at > struck]
     back = f"back in {back_s:.2f} s, preferred leaders {return_ms:.0f} ms"
     return f"gap {gap * 1000:,.0f} ms; {', '.join(steps)}; {back}"
