@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from minikafka.kernel.cluster import Endpoint
@@ -103,10 +104,10 @@ class BrokerWatch:
         registration: RegisteredBroker | None = None  # as of the last connection that was opened
         pause_ms = FIRST_PAUSE_MS
         while True:
-            ended = asyncio.get_running_loop().create_future()
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             try:
                 transport, _ = await self._network.connect(
-                    lambda ended=ended: _Watched(ended),  # type: ignore[misc]
+                    partial(_Watched, partial(self._suspect, broker_id, ended)),
                     endpoint.host,
                     endpoint.port,
                 )
@@ -115,6 +116,7 @@ class BrokerWatch:
                     registration = await self._store().registration(broker_id)
                     await ended
                 finally:
+                    ended.cancel()
                     transport.abort()
                 if self._clock.monotonic_ms() - opened_ms > MAX_PAUSE_MS:
                     pause_ms = FIRST_PAUSE_MS
@@ -125,10 +127,17 @@ class BrokerWatch:
             await self._clock.sleep(pause_ms)
             pause_ms = min(2 * pause_ms, MAX_PAUSE_MS)
 
+    def _suspect(self, broker_id: int, ended: asyncio.Future[None]) -> None:
+        """Called when a connection has ended, perhaps twice."""
+        if not ended.done():
+            ended.set_result(None)
+            self._cache.suspects.add(broker_id)
+
     async def _remove_if_gone(self, registration: RegisteredBroker) -> bool:
         """Delete the registration of a broker that is gone; return whether it was deleted here."""
         broker = registration.broker
         if not await are_refused(self._plain, self._clock, broker.endpoints):
+            self._cache.suspects.discard(broker.id)
             return False
         if self._cache.controller_id not in (self._broker_id, broker.id):
             await self._clock.sleep(OTHERS_LATER_MS)
@@ -160,11 +169,10 @@ async def are_refused(network: Network, clock: Clock, endpoints: Iterable[Endpoi
 
 
 async def _is_refused(network: Network, endpoint: Endpoint) -> bool:
-    ended = asyncio.get_running_loop().create_future()
     try:
         async with asyncio.timeout(PROBE_LIMIT_S):
             transport, _ = await network.connect(
-                lambda: _Watched(ended), endpoint.host, endpoint.port
+                lambda: _Watched(lambda: None), endpoint.host, endpoint.port
             )
     except ConnectionRefusedError:
         return True
@@ -177,7 +185,7 @@ async def _is_refused(network: Network, endpoint: Endpoint) -> bool:
 class _Watched(asyncio.BufferedProtocol):
     """A connection on which nothing is sent, and nothing is expected."""
 
-    def __init__(self, ended: asyncio.Future[None]) -> None:
+    def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._ignored = bytearray(64)
 
@@ -187,6 +195,8 @@ class _Watched(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Nothing is read."""
 
+    def eof_received(self) -> None:
+        self._ended()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._ended()

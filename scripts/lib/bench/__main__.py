@@ -1,6 +1,6 @@
 """Runs the benchmarks named, or all. A name may have an option: `stalls:TEXT` takes only the inputs
-whose names have TEXT, `soak:MINUTES`, or `soak MINUTES`, lasts so long, and `scale:NUMBER` takes so
-many partitions."""
+whose names have TEXT, `soak:MINUTES`, or `soak MINUTES`, lasts so long, `scale:NUMBER` takes so
+many partitions, and `failover:ROUNDS` kills so often."""
 
 from __future__ import annotations
 
@@ -67,12 +67,13 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
-    "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters", "flames", "soak",
-    "kafka",
+    "failover", "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters",
+    "flames", "soak", "kafka",
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": stalls.run,
     "scale": lambda report, number: scale.run(report, int(number)),
+    "failover": lambda report, rounds: failover.run(report, int(rounds)),
     "soak": lambda report, minutes: soak.run(report, float(minutes)),
 }
 

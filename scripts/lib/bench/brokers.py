@@ -249,8 +249,14 @@ class Brokers:
         self.wait_in_sync(list(missing))
         return bool(missing)
 
-    def wait_in_sync(self, topics: Sequence[str]) -> None:
-        """Wait until every broker knows a leader and a full ISR of all partitions."""
+    def wait_in_sync(
+        self,
+        topics: Sequence[str] | None,
+        ports: Sequence[int] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Wait until every broker, or those at ``ports``, know a leader and a full ISR of all
+        partitions of ``topics``; of all topics if None."""
 
         def is_known(port: int) -> bool:
             found = metadata(port, topics)
@@ -263,7 +269,8 @@ class Brokers:
                 for topic in found.topics
             )
 
-        wait_until(lambda: all(is_known(port) for port in self.ports), "replicas in sync")
+        looked_at = self.ports if ports is None else ports
+        wait_until(lambda: all(map(is_known, looked_at)), "replicas in sync", patience_s)
 
     @property
     def controller(self) -> int:

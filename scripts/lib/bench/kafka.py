@@ -33,7 +33,7 @@ from scripts.lib.bench.brokers import (
     Command,
     minikafka_command,
 )
-from scripts.lib.bench.failover import FAILED, FAILOVER, SHUTDOWN, STOP, Add
+from scripts.lib.bench.failover import STOP, Add
 from scripts.lib.bench.harness import REPOSITORY, child, percentile, resident_mb
 from scripts.lib.bench.load import IN_FLIGHT, NO_CHECK, Client, drive_in_turns
 from scripts.lib.bench.loads import KB, MB, TABLES, bare, end_to_end, produced, reads
@@ -72,7 +72,7 @@ REPLICATE = Section(
 LATENCY = Section(
     "Latency, three brokers, replication factor 3, one record of 1 KB at a time", "ms"
 )
-SECTIONS = (PRODUCE, FETCH, REPLICATE, LATENCY, START, STOP, MEMORY, SHUTDOWN, FAILOVER, FAILED)
+SECTIONS = (PRODUCE, FETCH, REPLICATE, LATENCY, START, MEMORY, *failover.SECTIONS)
 
 
 def run(others: Sequence[Callable[[Report], None]]) -> None:

@@ -1,4 +1,4 @@
-"""Neighbours of an attack, a page, a move or a kill: they produce one small record at a time."""
+"""Neighbours of an attack, a page or a move: they produce one small record at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench.requests import decoded, error_codes, produce_frame, receive
 
 TOPIC = "neighbour"
-RECONNECT_S = 0.05
 
 
 class Neighbours:
@@ -21,7 +20,7 @@ class Neighbours:
 
     ``taken`` has, for each of them, when each accepted record was sent and how long it took, in
     seconds. ``longest_s`` is the longest of these; it is inf if a record was refused, or had no
-    response within ``limit_s``. With ``patient`` such a neighbour connects again instead.
+    response within ``limit_s``.
     """
 
     def __init__(
@@ -32,11 +31,10 @@ class Neighbours:
         warm_up: int = 0,
         topic: str = TOPIC,
         record_bytes: int = 100,
-        patient: bool = False,
     ) -> None:
         """``partitions`` are ports and partitions; ``warm_up`` records of each do not count."""
         self._every_s, self._limit_s, self._warm_up = every_s, limit_s, warm_up
-        self._topic, self._record_bytes, self._patient = topic, record_bytes, patient
+        self._topic, self._record_bytes = topic, record_bytes
         self._stop = threading.Event()
         self._ready = threading.Semaphore(0)
         self.taken: list[list[tuple[float, float]]] = [[] for _ in partitions]
@@ -65,15 +63,11 @@ class Neighbours:
 
     def _run(self, port: int, partition: int, taken: list[tuple[float, float]]) -> None:
         frame = produce_frame(self._topic, self._record_bytes, acks=1, partition=partition)
-        while not self._stop.is_set():
-            try:
-                with socket.create_connection(("127.0.0.1", port), self._limit_s) as connection:
-                    self._produce(connection, frame, taken)
-            except OSError:  # a time-out, too
-                if not self._patient:
-                    self._failed = True
-                    break
-                self._stop.wait(RECONNECT_S)
+        try:
+            with socket.create_connection(("127.0.0.1", port), self._limit_s) as connection:
+                self._produce(connection, frame, taken)
+        except OSError:  # a time-out, too
+            self._failed = True
         self._ready.release()
 
     def _produce(
@@ -86,11 +80,10 @@ class Neighbours:
             connection.sendall(frame)
             answer = receive(connection)
             took = time.monotonic() - started
-            accepted = answer and not any(error_codes(decoded(ApiKey.PRODUCE, answer)))
-            if accepted and number >= self._warm_up:
-                taken.append((started, took))
-            elif not accepted and (not self._patient or answer is None):
+            if not answer or any(error_codes(decoded(ApiKey.PRODUCE, answer))):
                 raise ConnectionError("refused")
+            if number >= self._warm_up:
+                taken.append((started, took))
             number += 1
             if number == max(1, self._warm_up):
                 self._ready.release()

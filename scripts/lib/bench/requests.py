@@ -156,9 +156,10 @@ def exchange(port: int, request: bytes, limit_s: float = LIMIT_S) -> bytes | Non
     return None
 
 
-def metadata(port: int, topics: Sequence[str] = ()) -> Any:
-    """Return what the broker at a port knows of brokers and topics; None if it does not respond."""
-    named = [{"name": topic} for topic in topics]
+def metadata(port: int, topics: Sequence[str] | None = ()) -> Any:
+    """Return what the broker at a port knows of brokers and topics, of all topics if ``topics`` is
+    None; None if it does not respond."""
+    named = None if topics is None else [{"name": topic} for topic in topics]
     answer = exchange(port, frame(ApiKey.METADATA, topics=named, allow_auto_topic_creation=False))
     return None if answer is None else decoded(ApiKey.METADATA, answer)
 

@@ -24,7 +24,7 @@ from minikafka.kernel.ports import World
 from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench import neighbours
 from scripts.lib.bench.brokers import QUICK, Brokers
-from scripts.lib.bench.failover import gone, zookeeper_client
+from scripts.lib.bench.failover import changed, zookeeper_client
 from scripts.lib.bench.harness import cpu_seconds, resident_mb, wait_until
 from scripts.lib.bench.neighbours import Neighbours
 from scripts.lib.bench.report import Report
@@ -139,7 +139,7 @@ class Scale:
     def _kill(self, broker: int, path: str) -> float:
         """Return the seconds from the end of a znode of its session until all is led elsewhere."""
         with zookeeper_client(self._cluster) as zookeeper:
-            deleted = gone(zookeeper, path)
+            deleted = changed(zookeeper, path)
             self._cluster.kill(broker)
             expired = wait_until(deleted, "the session expired", PATIENCE_S)
         return self._until_led(self._others(broker)) - expired

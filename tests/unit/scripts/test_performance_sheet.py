@@ -141,6 +141,7 @@ def test_the_longest_gap_begins_before_the_kill_or_after_it() -> None:
     assert longest_gap([0.0, 5.0, 6.0, 8.0, 9.0], since=5.5) == 2.0
     assert longest_gap([0.0, 1.0, 9.0, 10.0], since=3.0) == 8.0
     assert longest_gap([0.0, 1.0, 2.0], since=1.5) == 1.0
+    assert longest_gap([0.0, 1.0, 3.0, 7.0], since=0.5, until=2.0) == 2.0
 
 
 def test_a_gap_that_has_not_ended_has_no_length() -> None:

@@ -15,6 +15,7 @@ from minikafka.kernel.cluster import ZERO_UUID, Broker, Endpoint, TopicPartition
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
+from minikafka.server.broker.metadata.suspects import Suspects
 
 
 class MetadataCache:
@@ -23,6 +24,7 @@ class MetadataCache:
 
     def __init__(self, broker_id: int, log: EventLog | None = None) -> None:
         self.image = MetadataImage()
+        self.suspects = Suspects()
         self._broker_id = broker_id
         self._new_controller: list[Callable[[], None]] = []
         self._new_brokers: list[Callable[[], None]] = []
@@ -42,6 +44,8 @@ class MetadataCache:
         ZooKeeper is authoritative."""
         assert update.before is self.image
         self.image = update.after
+        if self.suspects:
+            self.suspects.look_at(update.before, update.after)
         if update.after.controller_id != update.before.controller_id:
             for notify in self._new_controller:
                 notify()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from minikafka.core.security.acls import AclOperation, AclResourceType
@@ -17,9 +18,11 @@ from minikafka.protocol.messages.find_coordinator import (
 from minikafka.server.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.server.broker.apis.api import Api
 from minikafka.server.broker.apis.authorization import MESSAGES, Authorization
+from minikafka.server.broker.apis.eager_start import begun
 from minikafka.server.broker.apis.guards import Admitted, before
 from minikafka.server.broker.apis.request import Reply, RequestContext
 from minikafka.server.broker.metadata.coordinators import NOT_AVAILABLE, CoordinatorLookup, Found
+from minikafka.server.broker.metadata.suspects import Suspects
 from minikafka.server.broker.quotas import Quota
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
@@ -31,13 +34,23 @@ class FindCoordinatorHandler:
     """Serves FindCoordinator. The first request creates the internal topic, and its error
     COORDINATOR_NOT_AVAILABLE makes the client retry."""
 
-    def __init__(self, lookup: CoordinatorLookup, creation: AutoTopicCreation) -> None:
+    def __init__(
+        self, lookup: CoordinatorLookup, creation: AutoTopicCreation, suspects: Suspects
+    ) -> None:
         self._lookup = lookup
         self._creation = creation
+        self._suspects = suspects
 
     def __call__(
         self, context: RequestContext, request: FindCoordinatorRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
+        return begun(self._serve(context, request, reply), reply)
+
+    async def _serve(
+        self, context: RequestContext, request: FindCoordinatorRequest, reply: Reply
     ) -> None:
+        if self._suspects:
+            await self._suspects.settled()
         if context.version >= FIRST_VERSION_WITH_MANY_KEYS:
             keys = request.coordinator_keys
             found_by_key = {
@@ -130,7 +143,9 @@ async def _allowed_keys(
 
 FIND_COORDINATOR = Api(
     key=ApiKey.FIND_COORDINATOR,
-    handler=lambda broker: FindCoordinatorHandler(broker.coordinators, broker.topic_creation),
+    handler=lambda broker: FindCoordinatorHandler(
+        broker.coordinators, broker.topic_creation, broker.cache.suspects
+    ),
     task=False,
     authorization=before(_admit_coordinator),
     quota=Quota.MUTATIONS,

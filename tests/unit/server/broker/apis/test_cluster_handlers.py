@@ -56,6 +56,7 @@ from minikafka.server.broker.apis.groups.find_coordinator import FindCoordinator
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.apis.transactions.init_producer_id import InitProducerIdHandler
 from minikafka.server.broker.metadata.coordinators import Found
+from minikafka.server.broker.metadata.suspects import Suspects
 from tests.support.broker.cluster_metadata import cache_with, live_broker, partition_state, update
 from tests.support.coordinator.transaction_lab import TransactionLab
 
@@ -120,7 +121,9 @@ class Creation:
 @pytest.mark.parametrize("version", range(7))
 def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version: int) -> None:
     request, creation = coordinator_request(version, "g"), Creation()
-    handler = FindCoordinatorHandler(cast(Any, Lookup(GROUP_METADATA_TOPIC)), cast(Any, creation))
+    handler = FindCoordinatorHandler(
+        cast(Any, Lookup(GROUP_METADATA_TOPIC)), cast(Any, creation), Suspects()
+    )
     response = respond(handler, request, version)
     assert creation.created == [GROUP_METADATA_TOPIC]
     assert errors_of(response, version) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -135,7 +138,9 @@ def test_unknown_kinds_of_coordinators(version: int) -> None:
     for key_type in (2, 9):  # of type 2 are share-partitions, whose keys have three parts
         request = coordinator_request(version, "g", key_type=key_type)
         response = respond(
-            FindCoordinatorHandler(cast(Any, Lookup()), cast(Any, Creation())), request, version
+            FindCoordinatorHandler(cast(Any, Lookup()), cast(Any, Creation()), Suspects()),
+            request,
+            version,
         )
         assert errors_of(response, version) == [ErrorCode.INVALID_REQUEST]
 
@@ -144,7 +149,7 @@ def test_unknown_kinds_of_coordinators(version: int) -> None:
 def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
     lookup, creation = Lookup(), Creation()
     keys = ["g", "h"] if version >= 4 else ["g"]
-    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, creation))
+    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, creation), Suspects())
     response = respond(handler, coordinator_request(version, *keys), version)
     assert lookup.lookups == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
     places = response.coordinators if version >= 4 else [response]
@@ -195,7 +200,7 @@ def test_other_endpoint_types() -> None:
 @pytest.mark.mission("SAFE-33")
 def test_a_key_that_is_named_twice_is_found_twice() -> None:
     lookup = Lookup()
-    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, None))
+    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, None), Suspects())
     response = respond(handler, coordinator_request(4, "b", "a", "b"), 4)
     assert [found.key for found in response.coordinators] == ["b", "a", "b"]
     assert {found.node_id for found in response.coordinators} == {3}
