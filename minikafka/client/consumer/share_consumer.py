@@ -144,7 +144,8 @@ class ShareConsumer(Client):
             news = asyncio.ensure_future(self._member.news.wait())
             try:
                 # Without a leader to fetch from, a new one is in the metadata at some time.
-                wait_ms = left_ms if tasks else min(left_ms, self.session.backoff_ms(0))
+                later_ms = self.session.backoff_ms(ErrorCode.LEADER_NOT_AVAILABLE, 0)
+                wait_ms = left_ms if tasks else min(left_ms, later_ms)
                 await asyncio.wait(
                     [*tasks, news],
                     timeout=max(0, wait_ms) / 1_000,
