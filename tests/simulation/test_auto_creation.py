@@ -107,4 +107,4 @@ def test_without_a_controller_a_topic_is_unknown_and_then_created() -> None:
         assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await admin.wait_for_topic("new")
 
-    play({}, scenario)
+    play({"minikafka.fast.failover": "false"}, scenario)
