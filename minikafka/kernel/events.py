@@ -120,14 +120,14 @@ LEVELS = {
 ROOT_LOGGER = "root"  # its level counts for every logger without one
 # The components that log. Each is a logger whose level may be set separately.
 LOGGERS = (
-    "apis", "authorizer", "auto-topic-creation", "channel", "client-quotas", "client-telemetry",
-    "config-admin", "config-changes", "consumer", "controller", "controller-channels",
-    "delegation-tokens", "dynamic-config", "features", "group-configs", "group-coordinator", "http",
-    "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
-    "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
-    "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",
-    "share-coordinator", "share-partitions", "state-change", "topic-admin", "topic-config",
-    "transaction-coordinator", "transaction-verification", "zookeeper",
+    "apis", "authorizer", "auto-topic-creation", "broker-watch", "channel", "client-quotas",
+    "client-telemetry", "config-admin", "config-changes", "consumer", "controller",
+    "controller-channels", "delegation-tokens", "dynamic-config", "features", "group-configs",
+    "group-coordinator", "http", "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner",
+    "log_manager", "loop", "metadata", "network", "node", "node-to-controller", "orphaned-logs",
+    "partition-growth", "producer-ids", "record-deletion", "replica-fetcher", "replica-manager",
+    "scram-credentials", "share-coordinator", "share-partitions", "state-change", "topic-admin",
+    "topic-config", "transaction-coordinator", "transaction-verification", "zookeeper",
 )  # fmt: skip
 
 

@@ -68,6 +68,8 @@ LEFT_OUT_ROWS = {
     "SHR-21": "the page itself, on which the chapter is read",
     "SHR-22": "faults of share groups in tests, which docs/how-to/testing.md tells",
     "GONE-4": "needs a cluster whose other brokers are all down; that of the chapter goes on",
+    "GONE-6": "responses that are held back, which the chapter's clients do not wait for",
+    "CSH-15": "gaps of a producer, which the benchmark of failovers measures",
     "DOP-14": "needs a broker with two log directories; those of a recipe have one",
 }
 

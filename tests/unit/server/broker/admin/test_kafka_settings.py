@@ -28,6 +28,7 @@ NOT_KAFKAS = {
     "log.scrubber.interval.ms",
     "max.partitions.per.topic",
     "metrics.listener",
+    "minikafka.fast.failover",
     "minikafka.version",
     "zookeeper.sasl.client",
     "zookeeper.sasl.clientconfig",
