@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -23,9 +24,11 @@ from minikafka.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from minikafka.protocol.messages.streams_topology import KeyValue, Subtopology, TopicInfo
+from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import RealClock
-from scripts.lib.kraft_broker import KAFKA_4
+from scripts.lib.apache_kafka import NoApacheKafka
+from scripts.lib.kraft_broker import KAFKA_4, kraft_broker
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.group_conversation import GroupConversation
 from tests.support.cluster.kafka_tools import OneBroker, ToolOutput, normalised, with_places
@@ -69,10 +72,18 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(theirs: str, ours: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Two brokers that no other file uses: the tools list all that there is."""
     home = tmp_path_factory.mktemp("tools")
-    with tool_jvm(KAFKA_4) as jvm:
-        both = Pair(OneBroker(ours, home), OneBroker(theirs, home), jvm)
+    settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    with ExitStack() as stack:
+        try:
+            official = stack.enter_context(kraft_broker(tmp_path_factory.mktemp("kraft")))
+        except NoApacheKafka as missing:
+            pytest.skip(str(missing))
+        ours = stack.enter_context(InsideCluster(1, settings)).bootstrap
+        jvm = stack.enter_context(tool_jvm(KAFKA_4))
+        both = Pair(OneBroker(ours, home), OneBroker(official, home), jvm)
         both.same("topics", *AT, "--create", "--topic", TOPIC, "--partitions", "3")
         for place in (both.ours, both.official):
             producer = Producer({"bootstrap.servers": place.bootstrap})
