@@ -38,6 +38,7 @@ def test_brokers_end_and_start_by_acts(tmp_path: Path) -> None:
         assert cluster.page is not None
         page = PageClient(cluster.page)
         assert page.act("topics-create", topic="t", replication_factor=3)["status"] == 0
+        until(lambda: list(nodes(page).values()) == [True] * 3, "the page knows all brokers")
         ends = (("broker-kill", "killed", 1), ("broker-stop", "stopped", 2))
         for act, what, broker in ends:
             killed = page.act(act, broker=broker)

@@ -50,8 +50,8 @@ BATCH = build_batch([(0, None, b"v", [])])
 PROBE = """
 import asyncio, sys
 from minikafka.cli import main
-from minikafka.server.node.broker import BrokerNode
-register = BrokerNode._register
+from minikafka.server.node.registration import BrokerRegistration
+register = BrokerRegistration.register
 
 async def register_and_tell(self, store):
     await register(self, store)
@@ -59,7 +59,7 @@ async def register_and_tell(self, store):
     modules = type(loop).__base__.__module__, type(client).__module__
     print("loop: {} ZooKeeper client: {}".format(*modules), flush=True)
 
-BrokerNode._register = register_and_tell
+BrokerRegistration.register = register_and_tell
 sys.exit(main.main(["broker", *sys.argv[1:]]))
 """
 

@@ -149,14 +149,14 @@ BUG = """
 import asyncio, sys
 from minikafka.cli import main
 from minikafka.cli.processes import broker
-from minikafka.server.node.broker import BrokerNode
-register = BrokerNode._register
+from minikafka.server.node.registration import BrokerRegistration
+register = BrokerRegistration.register
 
 async def register_and_arm(self, store):
     await register(self, store)
     asyncio.get_running_loop().call_soon(lambda: [].pop())
 
-BrokerNode._register = register_and_arm
+BrokerRegistration.register = register_and_arm
 sys.exit(main.main(["broker", *sys.argv[1:]]))
 """
 
