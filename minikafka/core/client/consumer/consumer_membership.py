@@ -57,11 +57,14 @@ class ConsumerMemberState(Enum):
 
 
 class _Sent(NamedTuple):
-    """What the coordinator has been sent; the next heartbeat has only what differs."""
+    """What the coordinator has been sent; the next heartbeat has only what differs. ``owned`` is
+    None from an assignment on until the member has revoked what it has to: then it says what it
+    owns, even if that is the same, since the coordinator may wait for the revocation of partitions
+    that the member was assigned and has never owned."""
 
     topics: tuple[str, ...]
     regex: str
-    owned: frozenset[IdPartition]
+    owned: frozenset[IdPartition] | None
 
 
 class ConsumerMembership:
@@ -124,7 +127,9 @@ class ConsumerMembership:
         ``regex`` is a regular expression that the coordinator resolves, "" without one.
         """
         config, sent = self.config, self._sent
-        new = _Sent(tuple(sorted(topics)), regex, frozenset(self.owned))
+        revokes = sent is not None and sent.owned is None and self.to_revoke()
+        owned = None if revokes else frozenset(self.owned)
+        new = _Sent(tuple(sorted(topics)), regex, owned)
         self._had_regex = self._had_regex or bool(regex)
         request = ConsumerGroupHeartbeatRequest(
             config.group_id, self.member_id, self.epoch, config.group_instance_id
@@ -138,10 +143,10 @@ class ConsumerMembership:
         # "" takes back one that was sent before. Version 0 has none.
         if self._had_regex and (sent is None or regex != sent.regex):
             request.subscribed_topic_regex = regex
-        if sent is None or new.owned != sent.owned:
+        if owned is not None and (sent is None or owned != sent.owned):
             request.topic_partitions = [
                 TopicPartitions(topic_id, partitions)
-                for topic_id, partitions in grouped(sorted(new.owned)).items()
+                for topic_id, partitions in grouped(sorted(owned)).items()
             ]
         self._sent, self._in_flight = new, request
         return request
@@ -191,6 +196,8 @@ class ConsumerMembership:
                 for topic in response.assignment.topic_partitions
                 for partition in topic.partitions
             )
+            if self._sent is not None:
+                self._sent = self._sent._replace(owned=None)
 
     def on_commit(self, code: ErrorCode, generation: int) -> Next:
         """Process an error code of an offset commit. Raises KafkaError for a final error.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.client.consumer.consumer_membership import (
@@ -410,6 +410,16 @@ ACTIONS = [
         st.tuples(st.sampled_from(ACTIONS), st.integers(0, MEMBERS - 1), st.integers(0, 3)),
         max_size=120,
     )
+)
+@example(  # the third member is to revoke what it has never owned
+    [
+        ("join", 0, 0),
+        ("join", 2, 0),
+        ("subscribe", 0, 0),
+        ("send", 0, 0),
+        ("send", 2, 0),
+        ("receive", 2, 0),
+    ]
 )
 def test_no_two_members_own_one_partition(steps: list[tuple[str, int, int]]) -> None:
     """However heartbeats and polls interleave and whatever is lost; in the end all is owned."""

@@ -22,6 +22,8 @@ from minikafka.server.broker.apis import forwarding
 from minikafka.server.broker.apis.forwarding import NOT_FORWARDED, Forwarding, ForwardingHandler
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.node_to_controller import NodeToController
+from minikafka.server.broker.quotas import Quota, RequestThrottle
+from minikafka.world.real.world import RealClock
 from minikafka.world.sim.entropy import SimEntropy
 
 REQUEST = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
@@ -83,7 +85,17 @@ class Stage:
             cast(Any, world), cast(list[NodeToController], links), lambda: self.is_controller
         )
         self.handler: ForwardingHandler = self.forwarding.before(self.here)
-        self.throttles: list[int] = []
+        none: Any = None
+        self.throttle = RequestThrottle(
+            cast(Any, SimpleNamespace(clock=RealClock())),
+            Quota.REQUESTS,
+            0,
+            0,
+            none,
+            none,
+            none,
+            none,
+        )
 
     async def here(self, context: RequestContext, request: Any) -> CreateTopicsResponse:
         return HERE
@@ -95,7 +107,7 @@ class Stage:
             "10.0.0.1",
             principal=Principal("al"),
         )
-        context.throttle = cast(Any, SimpleNamespace(throttled_by_controller=self.throttles.append))
+        context.throttle = self.throttle
         return await self.handler(context, request)
 
 
@@ -105,7 +117,7 @@ async def test_the_response_is_that_of_the_controller() -> None:
     stage = Stage(Link(response(), waiting=2), link, Link(response(), waiting=1))
     found = await stage.ask()
     assert found.topics == CREATED.topics
-    assert stage.throttles == [70]
+    assert stage.throttle._controller_ms == 70
     (envelope,) = link.sent
     assert envelope.client_host_address == b"\x0a\0\0\1"
     assert envelope.request_principal == b"\0\0\x05User\x03al\0\0"
@@ -119,7 +131,7 @@ async def test_this_broker_responds_if_no_controller_does(failure: Any) -> None:
     stage = Stage(Link(failure))
     (row,) = (await stage.ask()).topics
     assert (row.error_code, row.error_message) == (ErrorCode.NOT_CONTROLLER, NOT_FORWARDED)
-    assert stage.throttles == []
+    assert stage.throttle._controller_ms == 0
 
 
 @pytest.mark.mission("FWD-4")
