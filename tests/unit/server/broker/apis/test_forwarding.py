@@ -22,7 +22,7 @@ from minikafka.server.broker.apis import forwarding
 from minikafka.server.broker.apis.forwarding import NOT_FORWARDED, Forwarding, ForwardingHandler
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.node_to_controller import NodeToController
-from minikafka.server.broker.quotas import Quota, RequestThrottle
+from minikafka.server.broker.quotas import ClientQuotas, Quota, RequestThrottle
 from minikafka.world.real.world import RealClock
 from minikafka.world.sim.entropy import SimEntropy
 
@@ -87,7 +87,7 @@ class Stage:
         self.handler: ForwardingHandler = self.forwarding.before(self.here)
         none: Any = None
         self.throttle = RequestThrottle(
-            cast(Any, SimpleNamespace(clock=RealClock())),
+            ClientQuotas(RealClock()),
             Quota.REQUESTS,
             0,
             0,
