@@ -45,7 +45,7 @@ class MetadataCache:
         assert update.before is self.image
         self.image = update.after
         if self.suspects:
-            self.suspects.look_at(update.after)
+            self.suspects.look_at(update.before, update.after)
         if update.after.controller_id != update.before.controller_id:
             for notify in self._new_controller:
                 notify()

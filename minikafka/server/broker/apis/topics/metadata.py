@@ -139,7 +139,7 @@ class MetadataHandler:
         """Send the response. Its brokers are those in the metadata cache now, which may be newer
         than the topics."""
         response = MetadataResponse(cluster_id=self._cluster_id, topics=topics)
-        for broker in self._cache.live_brokers():
+        for broker in self._cache.suspects.listed(self._cache.image):
             endpoint = broker.endpoint(context.listener)
             if endpoint is not None:
                 response.brokers.append(

@@ -22,7 +22,7 @@ from minikafka.server.broker.apis.groups.find_coordinator import FindCoordinator
 from minikafka.server.broker.apis.request import RequestContext
 from minikafka.server.broker.apis.topics.metadata import MetadataHandler
 from minikafka.server.broker.metadata.cache import MetadataCache
-from minikafka.server.broker.metadata.suspects import HOLD_S
+from minikafka.server.broker.metadata.suspects import HOLD_S, LISTED_S
 from minikafka.world.sim.loop import SimLoop
 from tests.support.broker.cluster_metadata import cache_with, partition_state, update
 
@@ -51,6 +51,10 @@ class Client:
     def leaders(self) -> list[int]:
         return [each.topics[0].partitions[0].leader_id for each in self.responses]
 
+    @property
+    def listed(self) -> list[list[int]]:
+        return [[broker.node_id for broker in each.brokers] for each in self.responses]
+
 
 def play(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine in a loop whose time is virtual."""
@@ -73,6 +77,11 @@ def test_a_response_waits_until_others_lead() -> None:
         cache.update(update(LED_BY_3, brokers=(1, 3)))
         await asyncio.sleep(0)
         assert client.leaders == [3]
+        await client.request()
+        assert client.listed == [[1, 2, 3]] * 2
+        await asyncio.sleep(LISTED_S)
+        await client.request()
+        assert client.listed[2:] == [[1, 3]]
 
     play(work())
 
@@ -89,7 +98,7 @@ def test_a_response_waits_until_the_broker_is_found_alive() -> None:
         assert not client.responses
         cache.suspects.discard(2)
         await asyncio.sleep(0)
-        assert client.leaders == [2]
+        assert (client.leaders, client.listed) == ([2], [[1, 2, 3]])
 
     play(work())
 
@@ -107,6 +116,20 @@ def test_no_response_waits_longer_than_half_a_second() -> None:
         await asyncio.sleep(HOLD_S * 0.2)
         assert client.leaders == [2]
         assert not cache.suspects
+
+    play(work())
+
+
+def test_a_broker_that_is_back_is_listed_as_it_is_now() -> None:
+    async def work() -> None:
+        cache = cache_with(update(LED_BY_3))
+        client = Client(cache)
+        cache.suspects.add(2)
+        cache.update(update(LED_BY_3, brokers=(1, 3)))
+        cache.update(update(LED_BY_3))
+        await client.request()
+        assert client.listed == [[1, 2, 3]]
+        assert [b.port for b in client.responses[0].brokers] == [9001, 9002, 9003]
 
     play(work())
 
