@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from minikafka.kernel.ports import SetOp
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulator import faults
 from minikafka.testing.simulator.cluster import CLIENT, LogEvent, SimCluster, host_name
+from minikafka.world.memory.znode_tree import Author
 from tests.support.simulated.scenario import PARTITIONS, prepared, under_load
 
 WATCHED = PARTITIONS[0]
@@ -199,6 +201,34 @@ def test_a_restarted_broker_takes_its_id_over_at_once(seed: int) -> None:
         ]
 
     SimCluster(seed, settings=SETTINGS).run(play)
+
+
+def garble_controller_epoch(cluster: SimCluster) -> None:
+    tree = cluster.simulation.zookeeper.tree
+    assert tree.apply([SetOp(paths.CONTROLLER_EPOCH, b"one")], Author(0), 0).error is None
+
+
+@pytest.mark.mission("GONE-3")
+def test_a_znode_that_cannot_be_read_ends_no_broker() -> None:
+    """Neither those that find a broker gone nor the one that starts again: the session decides."""
+
+    async def play(cluster: SimCluster) -> None:
+        await prepared(cluster)
+        controller = cluster.controller_id()
+        victim, other = others_than(cluster, controller)
+        seen = Seen(cluster, "broker_not_removed", "old_registration_awaited")
+        garble_controller_epoch(cluster)
+        await cluster.host(victim).kill()
+        await cluster.until(
+            "not removed",
+            lambda: {event.facts["broker"] for event in seen.events} == {controller, other},
+            SOON_S,
+        )
+        cluster.start(victim)
+        await cluster.until("awaits", lambda: bool(seen.named("old_registration_awaited")), 2)
+        assert all(cluster.is_alive(broker) for broker in cluster.broker_ids)
+
+    SimCluster(1, settings=SETTINGS).run(play)
 
 
 @pytest.mark.mission("GONE-5")

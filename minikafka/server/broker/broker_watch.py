@@ -143,7 +143,7 @@ class BrokerWatch:
             await self._clock.sleep(OTHERS_LATER_MS)
         try:
             removed = await self._store().remove_registration(registration)
-        except CoordinationError as error:
+        except (CoordinationError, MalformedZnode) as error:
             self._log.warning("broker_not_removed", gone_broker=broker.id, error=str(error))
             return False
         if removed:

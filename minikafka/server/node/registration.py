@@ -57,17 +57,20 @@ class BrokerRegistration:
 
     async def remove_old(self) -> None:
         """Delete the registration of an earlier run of this broker whose session has not ended yet,
-        if all its listeners refuse connections. To be called before this run opens its own. Raises
-        CoordinationError."""
+        if all its listeners refuse connections. To be called before this run opens its own.
+        Otherwise ``register`` waits for the end of that session. Raises CoordinationError."""
+        store = self._zk.store
         try:
-            found = await self._zk.store.registration(self._broker_id)
-        except MalformedZnode:
+            found = await store.registration(self._broker_id)
+            if found is None or found.session in (0, store.session.session_id):
+                return
+            if not await are_refused(self._network, self._clock, found.broker.endpoints):
+                return
+            removed = await store.remove_registration(found)
+        except MalformedZnode as error:
+            self._log.warning("old_registration_not_removed", error=str(error))
             return
-        if found is None or found.session in (0, self._zk.session.session_id):
-            return
-        if not await are_refused(self._network, self._clock, found.broker.endpoints):
-            return
-        if await self._zk.store.remove_registration(found):
+        if removed:
             self._log.info(
                 "old_registration_removed",
                 epoch=found.broker.epoch,

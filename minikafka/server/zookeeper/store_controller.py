@@ -160,7 +160,7 @@ class ZkControllerStore:
 
     async def remove_registration(self, registration: RegisteredBroker) -> bool:
         """Delete the registration of a broker, and ``/controller`` if the same session owns it.
-        Return False if the broker is not registered so any more.
+        Return False if the broker is not registered so any more. Raises ``MalformedZnode``.
 
         The deletion is conditional on all that was read, so that it concerns neither a broker that
         has registered again nor a controller that was elected in the meantime."""
