@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import runpy
 import signal
@@ -24,7 +25,9 @@ from minikafka.testing.clients import ClientThread, ClusterClients, attempts, in
 from minikafka.testing.cluster import AnyCluster, Where
 
 ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
-PORT_RANGE = 20_000, 60_000
+# Below 32768, from where on Linux takes the near ports of connections: one of those could have the
+# port of a broker that a test has killed, and keep it.
+PORT_RANGE = 10_000, 32_000
 PORT_TAKEN = "port already in use"
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)(?: page=(\S+))?")
 MIN_DEBUG_OFFSET = 100  # as in `minikafka up`: see ``debug_offset``
@@ -209,6 +212,10 @@ class ClusterProcesses:
         found: dict[str, Any] = runpy.run_path(str(self.client_folder(user) / f"for_{client}.py"))
         return dict(found[name])
 
+    def end_of_log(self, broker_id: int) -> str:
+        """Return the last lines of what a broker has logged."""
+        return _end_of(self._broker_home(broker_id) / "log")
+
     def _pid(self, broker_id: int) -> int:
         return int((self._broker_home(broker_id) / "pid").read_text())
 
@@ -216,8 +223,11 @@ class ClusterProcesses:
         return self.home / f"broker-{broker_id}"
 
     def _end_of_stderr(self) -> str:
-        path = self.directory / "stderr"
-        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+        return _end_of(self.directory / "stderr")
+
+
+def _end_of(path: Path) -> str:
+    return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
 
 class ClusterPorts(NamedTuple):
@@ -236,13 +246,10 @@ def debug_offset(brokers: int) -> int:
 def free_ports(brokers: int) -> ClusterPorts:
     """Return ports that are free for `minikafka up`. Raises ClusterNotStarted."""
     offset = debug_offset(brokers)
+    dice = random.SystemRandom()
     for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = probe.getsockname()[1]
         zookeeper = offset + brokers  # above them all
-        if not PORT_RANGE[0] <= first < PORT_RANGE[1] - zookeeper:
-            first = PORT_RANGE[0] + first % 30_000
+        first = dice.randrange(PORT_RANGE[0], PORT_RANGE[1] - zookeeper)
         used = [*range(brokers), *range(offset, offset + brokers), zookeeper]
         if all(_is_free(first + number) for number in used):
             return ClusterPorts(first, first + offset, first + zookeeper)
@@ -359,6 +366,8 @@ class ProcessesPlace(AnyCluster):
         address = self.processes.address(broker)
         clients = ClusterClients(world_of_clients(), ClientConfig(bootstrap_servers=address))
         for _ in attempts(clients.world.clock, TIMEOUT_S):
+            if not self.processes.is_alive(broker):
+                break
             async with clients.admin() as admin:
                 try:
                     cluster = await admin.describe_cluster(timeout_ms=ATTEMPT_MS)
@@ -367,4 +376,5 @@ class ProcessesPlace(AnyCluster):
             if any(node.id == broker for node in cluster.nodes):
                 return
             await clients.world.clock.sleep(POLL_MS)
-        raise ClusterNotStarted(f"broker {broker} does not serve after {TIMEOUT_S} s")
+        end_of_log = self.processes.end_of_log(broker)
+        raise ClusterNotStarted(f"broker {broker} does not serve: {end_of_log}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
 from minikafka.testing.cluster import NotInThisPlace
+from minikafka.testing.processes import ClusterNotStarted
 from minikafka.testing.view import TestView
 
 pytestmark = [
@@ -51,6 +53,15 @@ def test_a_leader_leaves_and_returns(minikafka: TestView, how: str) -> None:
     assert broker.is_running
     minikafka.move_leader(topic, 0, leader)
     send(minikafka, topic, b"y")
+
+
+def test_a_broker_that_cannot_start_says_why(minikafka: TestView) -> None:
+    minikafka.broker(1).kill()
+    host, port = minikafka.bootstrap.split(",")[0].split(":")
+    refusal = pytest.raises(ClusterNotStarted, match=rf"cannot listen on {host}:{port}")
+    with socket.create_server((host, int(port))), refusal:
+        minikafka.broker(1).start()
+    minikafka.broker(1).start()
 
 
 def test_a_broker_that_is_left_away_is_brought_back(minikafka: TestView) -> None:

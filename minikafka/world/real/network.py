@@ -8,6 +8,7 @@ import errno
 import os
 import resource
 import socket
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ ACCEPT_RETRY_S = 1  # as in asyncio
 # cannot keep others out for long.
 HANDSHAKES_AT_ONCE = 128
 MAX_PORT = 65535
+RESET = struct.pack("ii", 1, 0)  # linger for 0 s: a close sends RST, and leaves nothing behind
 UNLIMITED = 2**31 - 1
 
 
@@ -239,7 +241,14 @@ class RealNetwork:
             raise  # a certificate that is not valid is a ValueError, too
         except LIBRARY_ERRORS as error:
             raise as_os_error(error, host) from error
-        _keep_alive(transport.get_extra_info("socket"))
+        connection = transport.get_extra_info("socket")
+        if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
+            # Linux connects a socket with itself if it happens to choose the far port as the near.
+            # Without RESET it would hold the port for another minute.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            transport.abort()
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {host}:{port}")
+        _keep_alive(connection)
         return transport, protocol
 
     def new_login(self) -> OutgoingLogin | None:

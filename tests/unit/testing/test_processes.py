@@ -51,6 +51,11 @@ def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(answers, None) is None
 
 
+def test_no_connection_can_take_the_port_of_a_broker_that_was_killed() -> None:
+    """As the near end of a connection to anywhere, in the range that is usual in Linux."""
+    assert all(free_ports(3).zookeeper < 32768 for _ in range(100))
+
+
 def test_a_cluster_that_cannot_start_is_tried_once(tmp_path: Path) -> None:
     with pytest.raises(ClusterNotStarted) as caught:
         ClusterProcesses(tmp_path, settings=["num.partitions=many"]).start()

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import uvloop
 
 from minikafka.kernel.tls import TlsSettings
+from minikafka.testing.processes import free_ports
 from minikafka.world.real.network import HANDSHAKES_AT_ONCE, RealNetwork
 from tests.support.security.certificates import Authority
 
@@ -48,6 +51,47 @@ def test_both_ends_notice_a_peer_that_is_gone_without_a_word() -> None:
 
     for run in (asyncio.run, uvloop.run):
         assert all(run(play()))
+
+
+class WithItself:
+    """An event loop whose connections end at themselves, which is rare with Linux's choice."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def create_connection(
+        self, factory: Callable[[], End], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        connection = socket.socket()
+        connection.bind((host, port))
+        connection.connect((host, port))
+        return await self._loop.create_connection(factory, sock=connection)
+
+
+def can_listen(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_connection_with_itself_is_a_port_where_nobody_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        fake = SimpleNamespace(get_running_loop=lambda: WithItself(loop))
+        monkeypatch.setattr("minikafka.world.real.network.asyncio", fake)
+        port = free_ports(1).first
+        with pytest.raises(ConnectionRefusedError, match=str(port)):
+            await RealNetwork().connect(lambda: End(loop.create_future()), "127.0.0.1", port)
+        async with asyncio.timeout(30):
+            while not can_listen(port):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    for run in (asyncio.run, uvloop.run):
+        run(play())
 
 
 def sockets() -> list[str]:
