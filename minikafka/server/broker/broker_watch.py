@@ -114,6 +114,9 @@ class BrokerWatch:
                 opened_ms = self._clock.monotonic_ms()
                 try:
                     registration = await self._store().registration(broker_id)
+                    await asyncio.wait([ended], timeout=AGAIN_MS / 1000)
+                    if not ended.done():
+                        self._cache.suspects.discard(broker_id)
                     await ended
                 finally:
                     ended.cancel()
@@ -137,8 +140,7 @@ class BrokerWatch:
         """Delete the registration of a broker that is gone; return whether it was deleted here."""
         broker = registration.broker
         if not await are_refused(self._plain, self._clock, broker.endpoints):
-            self._cache.suspects.discard(broker.id)
-            return False
+            return False  # it may be about to end: Linux closes its listening sockets last
         if self._cache.controller_id not in (self._broker_id, broker.id):
             await self._clock.sleep(OTHERS_LATER_MS)
         try:

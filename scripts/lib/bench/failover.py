@@ -332,9 +332,9 @@ def play(case: Case, cluster: Brokers, add: Add) -> str:
             add(AFTER, case.name, (story["goes on"] - story[GONE_STEP]) * 1000)
         back_s = come_back(case, cluster, victim)
         add(BACK, case.name, back_s)
-        return_ms = preferred_leaders_return(cluster, sender) * 1000
-        if case.leads:
-            add(RETURN, case.name, return_ms)
+    return_ms = preferred_leaders_return(cluster, topic) * 1000
+    if case.leads:
+        add(RETURN, case.name, return_ms)
     # The sender has flushed by now.
     add(WAIT, case.name, sender.longest_wait(struck, over) * 1000)
     add(FAILED, case.name, sender.failed)
@@ -451,8 +451,11 @@ def come_back(case: Case, cluster: Brokers, victim: int) -> float:
     return took
 
 
-def preferred_leaders_return(cluster: Brokers, sender: Sender) -> float:
-    """Elect preferred leaders, and return the sender's longest gap meanwhile, in seconds."""
+def preferred_leaders_return(cluster: Brokers, topic: str) -> float:
+    """Elect preferred leaders, and return a producer's longest gap meanwhile, in seconds.
+
+    The producer is a new one. One that has seen a broker's death connects to it again only after
+    ``reconnect.backoff.ms``, which has grown meanwhile, to 10 s at most."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def all_lead() -> bool:
@@ -465,10 +468,12 @@ def preferred_leaders_return(cluster: Brokers, sender: Sender) -> float:
             for part in topic.partitions
         )
 
-    began = time.monotonic()
-    wait_until(all_lead, "preferred leaders")
-    elected = time.monotonic()
-    wait_until(lambda: sender.goes_on(elected), "the producer goes on", every_s=LOOK_EVERY_S)
+    with Sender(cluster, topic) as sender:
+        calm_down([sender])
+        began = time.monotonic()
+        wait_until(all_lead, "preferred leaders")
+        elected = time.monotonic()
+        wait_until(lambda: sender.goes_on(elected), "the producer goes on", every_s=LOOK_EVERY_S)
     return longest_gap(sender.seen["records acknowledged"], began)
 
 
