@@ -82,6 +82,9 @@ class ShareMember:
                 if error.code in _REMOVED:
                     self._epoch, interval_ms = JOINS, 0
                     self._assign([])
+                elif error.retriable:  # the coordinator is away for longer than a call lasts
+                    if told:
+                        self._changed.set()
                 else:
                     self._error = error
                     self.news.set()

@@ -208,3 +208,22 @@ def test_a_client_loses_little_beyond_the_election(
 
     fast = {"minikafka.fast.failover": str(after_ms is None).lower()}
     play(scenario, seed=seed, settings=SETTINGS | fast)
+
+
+@pytest.mark.mission("SHR-19")
+def test_a_share_consumer_goes_on_after_its_coordinator_was_away_for_longer_than_a_call() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        keys = cluster._of_clients() | {"default_api_timeout_ms": 5_000}
+        async with (
+            cluster.producer() as producer,
+            ShareConsumer(**keys, group_id="s", topics=["t"]) as consumer,
+        ):
+            await sent_and_read(producer, consumer)
+            await cluster.kill_broker(1)
+            await asyncio.sleep(30)
+            await cluster.restart_broker(1)
+            await sent_and_read(producer, consumer)
+
+    single = {"share.coordinator.state.topic.replication.factor": "1"}
+    play(scenario, brokers=1, settings=SETTINGS | single)
