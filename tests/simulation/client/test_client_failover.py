@@ -20,8 +20,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulated import SimulatedCluster, play
-from minikafka.testing.verify.history import Written
-from minikafka.testing.verify.writer import NOBODY, Writer, WriterConfig
+from minikafka.testing.verify.append.history import Written
+from minikafka.testing.verify.append.writer import NOBODY, Writer, WriterConfig
 
 T0 = TopicPartition("t", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)

@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
 
-from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.testing.verify.history import SOMEWHERE, History, Reading, RecordId
+from minikafka.testing.verify.append.history import SOMEWHERE, History, Reading, RecordId
+from minikafka.testing.verify.finding import Finding
 
 
 class FindingKind(Enum):
-    """The violations that ``judge`` finds, each with its meaning."""
+    """What ``judge`` finds, each with its meaning."""
 
     LOST = "acknowledged, and not there"
     MOVED = "acknowledged at another offset than it is at"
@@ -24,16 +24,6 @@ class FindingKind(Enum):
     STOPPED = "not read to its end by a reader that had the time"
     UNPROVEN = "no promise was made, and none kept"
     REFUSED = "an error that no reader may get"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A violation in a partition (-1: in none); the report shows the history of ``records``."""
-
-    kind: FindingKind
-    partition: int
-    text: str
-    records: tuple[RecordId, ...] = ()
 
 
 class Log:
@@ -63,7 +53,7 @@ def judge(history: History) -> list[Finding]:
     logs = {p: Log(history.final, p, history.ends.get(p, 0)) for p in sorted(partitions)}
     findings = [*_promises(history, logs), *_order(history, logs)]
     if not any(written.acknowledged for written in history.written):
-        findings.append(Finding(FindingKind.UNPROVEN, -1, "no record was acknowledged"))
+        findings.append(Finding(FindingKind.UNPROVEN, "", "no record was acknowledged"))
     for partition, log in logs.items():
         findings.extend(_contents(history, partition, log))
     for reading in [*history.readings, history.final]:
@@ -82,10 +72,10 @@ def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             where = "" if sent.offset == SOMEWHERE else f" at offset {sent.offset}"
             if not places:
                 text = f"acknowledged{where}, and not there"
-                yield Finding(FindingKind.LOST, sent.partition, text, (sent.id,))
+                yield _in_partition(FindingKind.LOST, sent.partition, text, (sent.id,))
             elif where and sent.offset not in places:
                 text = f"acknowledged{where}, and there at {_list(places)}"
-                yield Finding(FindingKind.MOVED, sent.partition, text, (sent.id,))
+                yield _in_partition(FindingKind.MOVED, sent.partition, text, (sent.id,))
 
 
 def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
@@ -103,7 +93,7 @@ def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             offset, before = last.get(sent.partition, (-1, sent.id))
             if places[0] < offset:
                 text = f"at offset {places[0]}, and the one sent before it at {offset}"
-                yield Finding(FindingKind.REORDERED, sent.partition, text, (before, sent.id))
+                yield _in_partition(FindingKind.REORDERED, sent.partition, text, (before, sent.id))
             last[sent.partition] = (places[0], sent.id)
 
 
@@ -113,23 +103,25 @@ def _contents(history: History, partition: int, log: Log) -> Iterator[Finding]:
         sent = None if known is None else history.sent(known)
         if sent is None or sent.partition != partition:
             text = f"offset {offset} holds what nobody sent there"
-            yield Finding(FindingKind.STRANGER, partition, text, () if sent is None else (sent.id,))
+            yield _in_partition(
+                FindingKind.STRANGER, partition, text, () if sent is None else (sent.id,)
+            )
     if history.idempotent:
         for record, places in log.places.items():
             if len(places) > 1:
-                yield Finding(
+                yield _in_partition(
                     FindingKind.DOUBLED, partition, f"at offsets {_list(places)}", (record,)
                 )
 
 
 def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[Finding]:
     for text in reading.complaints:
-        yield Finding(FindingKind.REFUSED, -1, f"{reading.name}: {text}")
+        yield Finding(FindingKind.REFUSED, "", f"{reading.name}: {text}")
     for partition, mark in sorted(reading.marks.items()):
         end = logs[partition].end if partition in logs else 0
         if mark > end:
             text = f"{reading.name} received the high watermark {mark}, and the end is {end}"
-            yield Finding(FindingKind.BEYOND, partition, text)
+            yield _in_partition(FindingKind.BEYOND, partition, text)
     for partition in reading.partitions:
         yield from _steps(reading, partition, logs[partition], is_final)
     for partition, end in sorted(reading.short_of.items()):
@@ -137,7 +129,7 @@ def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[
         # Records that no reader could read are reported as lost, not here.
         if is_final or (partition in logs and logs[partition].count_between(last, end)):
             text = f"{reading.name} stopped after offset {last}, and the end is {end}"
-            yield Finding(FindingKind.STOPPED, partition, text)
+            yield _in_partition(FindingKind.STOPPED, partition, text)
 
 
 def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterator[Finding]:
@@ -147,17 +139,23 @@ def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterat
         records = () if seen.id is None else (seen.id,)
         if seen.offset <= position:
             text = f"{reading.name} read offset {seen.offset} after offset {position}"
-            yield Finding(FindingKind.BELOW, partition, text, records)
+            yield _in_partition(FindingKind.BELOW, partition, text, records)
         elif not is_final and (left_out := log.count_between(position, seen.offset)):
             text = f"{reading.name} went from offset {position} to {seen.offset}, over {left_out}"
-            yield Finding(FindingKind.SKIPPED, partition, text, records)
+            yield _in_partition(FindingKind.SKIPPED, partition, text, records)
         position = seen.offset
         if not is_final and log.ids.get(seen.offset, seen) != seen.id:
             now = log.ids.get(seen.offset)
             there = "nothing" if now is None else f"{now.producer}/{now.number}"
             text = f"{reading.name} read offset {seen.offset}, where {there} is now"
             found = records if now is None else (*records, now)
-            yield Finding(FindingKind.BEYOND, partition, text, found)
+            yield _in_partition(FindingKind.BEYOND, partition, text, found)
+
+
+def _in_partition(
+    kind: FindingKind, partition: int, text: str, about: tuple[RecordId, ...] = ()
+) -> Finding:
+    return Finding(kind, f"partition {partition}", text, about)
 
 
 def _list(offsets: list[int]) -> str:

@@ -46,6 +46,7 @@ class Written:
         self.producer = producer
         self.acknowledged = 0
         self.in_doubt = 0
+        self.longest_wait_ms = 0  # for an acknowledgement
         self._partitions = array("i")
         self._keys = array("i")
         self._sent_ms = array("q")
@@ -70,6 +71,7 @@ class Written:
             self.in_doubt += 1
         else:
             self.acknowledged += 1
+            self.longest_wait_ms = max(self.longest_wait_ms, now_ms - self._sent_ms[number])
 
     def __len__(self) -> int:
         return len(self._offsets)
