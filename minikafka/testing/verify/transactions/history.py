@@ -131,6 +131,11 @@ class TransactionHistory:
             return None
         return transaction if transaction.partitions[record.number] == partition else None
 
+    def ends_of(self, reading: Reading) -> dict[int, int]:
+        """Return the offsets, by partition, up to which a reader reads at last."""
+        is_committed = reading is self.final_committed or reading in self.committed
+        return self.stable_ends if is_committed else self.ends
+
     @property
     def readings(self) -> list[Reading]:
         return [*self.committed, *self.uncommitted, self.final_committed, self.final_uncommitted]
