@@ -35,15 +35,17 @@ def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
             verdict = await run.execute()
             assert verdict.ok, "\n".join(verdict.lines())
 
+        async def goes_on() -> None:
+            before = done()
+            await cluster.until("load goes on", lambda: done() > before + MORE, 120)
+
         running = cluster.spawn_client(execute(), "verify")
         choose = cluster.simulation.entropy.fork("victims").randrange
         for number in range(FAULTS):
-            before = done()
-            await cluster.until("load goes on", lambda least=before: done() > least + MORE, 120)
+            await goes_on()
             fault = (killed, paused)[number % 2]
             await fault(cluster, cluster.broker_ids[choose(len(cluster.broker_ids))], AWAY_S)
-        before = done()
-        await cluster.until("load goes on", lambda: done() > before + MORE, 120)
+        await goes_on()
         run.stop()
         await asyncio.wait([running])
         running.result()
