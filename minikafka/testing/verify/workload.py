@@ -54,6 +54,10 @@ class Scene:
         self.stop = asyncio.Event()
         self.began_ms = world.clock.monotonic_ms()
 
+    def topic_of(self, workload: str) -> str:
+        """Return the name of the topic that a workload has beside others."""
+        return f"{self.topic}-{workload}"
+
     def begin(self) -> None:
         self.began_ms = self.world.clock.monotonic_ms()
 

@@ -194,7 +194,7 @@ async def failover(
     return elected_ms - killed_ms, again_ms - elected_ms, requests
 
 
-@pytest.mark.mission("CLI-FAST-1", "CLI-FAST-2", "CLI-FAST-3")
+@pytest.mark.mission("CFAST-1", "CFAST-2", "CFAST-3")
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize(("seed", "after_ms"), [(0, 100), (1, 300), (2, None)])
 def test_a_client_loses_little_beyond_the_election(

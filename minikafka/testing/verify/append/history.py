@@ -144,7 +144,8 @@ class History:
     """The history of a whole run.
 
     ``final`` is a complete reading after all records were settled, up to the offsets ``ends`` by
-    partition. ``idempotent``: no record may be in the log twice.
+    partition. ``idempotent``: no record may be in the log twice. Records below ``starts`` may have
+    been deleted.
     """
 
     written: list[Written]
@@ -152,6 +153,7 @@ class History:
     final: Reading
     ends: dict[int, int] = field(default_factory=dict)
     idempotent: bool = True
+    starts: dict[int, int] = field(default_factory=dict)
 
     def sent(self, record: RecordId) -> Sent | None:
         """Return the record with its outcome; None if no producer sent it."""

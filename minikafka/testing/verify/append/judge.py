@@ -29,7 +29,8 @@ class FindingKind(Enum):
 class Log:
     """The contents of a partition in the final reading."""
 
-    def __init__(self, final: Reading, partition: int, end: int) -> None:
+    def __init__(self, final: Reading, partition: int, start: int, end: int) -> None:
+        self.start = start
         self.end = end
         self.offsets: list[int] = []
         self.ids: dict[int, RecordId | None] = {}
@@ -50,7 +51,8 @@ def judge(history: History) -> list[Finding]:
     partitions = {*history.ends, *history.final.partitions}
     for reading in history.readings:
         partitions.update(reading.partitions)
-    logs = {p: Log(history.final, p, history.ends.get(p, 0)) for p in sorted(partitions)}
+    starts, ends = history.starts, history.ends
+    logs = {p: Log(history.final, p, starts.get(p, 0), ends.get(p, 0)) for p in sorted(partitions)}
     findings = [*_promises(history, logs), *_order(history, logs)]
     if not any(written.acknowledged for written in history.written):
         findings.append(Finding(FindingKind.UNPROVEN, "", "no record was acknowledged"))
@@ -70,6 +72,8 @@ def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             log = logs.get(sent.partition)
             places = [] if log is None else log.places.get(sent.id, [])
             where = "" if sent.offset == SOMEWHERE else f" at offset {sent.offset}"
+            if not places and history.starts.get(sent.partition, 0) > max(sent.offset, 0):
+                continue
             if not places:
                 text = f"acknowledged{where}, and not there"
                 yield _in_partition(FindingKind.LOST, sent.partition, text, (sent.id,))
@@ -144,6 +148,8 @@ def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterat
             text = f"{reading.name} went from offset {position} to {seen.offset}, over {left_out}"
             yield _in_partition(FindingKind.SKIPPED, partition, text, records)
         position = seen.offset
+        if seen.offset < log.start:
+            continue
         if not is_final and log.ids.get(seen.offset, seen) != seen.id:
             now = log.ids.get(seen.offset)
             there = "nothing" if now is None else f"{now.producer}/{now.number}"
