@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
@@ -20,7 +20,7 @@ from minikafka.testing.verify.transactions.reader import (
     partitions_of,
     read_all,
 )
-from minikafka.testing.verify.transactions.seat import Seat, transactional_producer
+from minikafka.testing.verify.transactions.seat import Appender, Seat, transactional_producer
 from minikafka.testing.verify.workload import Scene
 
 SETTLE_MS: Final = 120_000  # for the end of all transactions
@@ -35,7 +35,7 @@ class Transactions:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._topic = f"minikafka-verify-{scene.run}-transactions"
+        self._topic = scene.topic_of(self.name)
         self.topics = [self._topic]
         readers = range(1, max(1, scene.config.consumers) + 1)
         self.history = TransactionHistory(
@@ -46,10 +46,7 @@ class Transactions:
             *(Reader(scene, self._topic, r, "read_committed") for r in self.history.committed),
             *(Reader(scene, self._topic, r, "read_uncommitted") for r in self.history.uncommitted),
         ]
-        self._seats = [
-            Seat(scene, self._topic, f"{self._topic}-{number}", self.history)
-            for number in range(scene.config.producers)
-        ]
+        self._seats: Sequence[Seat] = []
         self._is_settled = False
 
     async def prepare(self) -> None:
@@ -64,6 +61,7 @@ class Transactions:
             for reader in self._readers:
                 tasks.create_task(reader.run())
             tasks.create_task(self._watch_stable_offsets())
+            self._seats = self._new_seats()
             async with asyncio.TaskGroup() as seats:
                 for seat in self._seats:
                     seats.create_task(seat.run())
@@ -71,6 +69,17 @@ class Transactions:
             self._is_settled = True
             for reader in self._readers:
                 reader.finish(self.history.ends_of(reader.reading))
+
+    def _new_seats(self) -> Sequence[Seat]:
+        scene, history = self._scene, self.history
+        return [
+            Appender(scene, self._topic, self._name_of(number), history, scene.stop)
+            for number in range(scene.config.producers)
+        ]
+
+    def _name_of(self, number: int) -> str:
+        """Return the transactional id of a seat."""
+        return f"{self._topic}-{number}"
 
     async def conclude(self) -> None:
         history = self.history

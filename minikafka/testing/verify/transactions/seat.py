@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from minikafka.client import ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
-from minikafka.client.producer.producer import RecordMetadata
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.append.history import Reading
 from minikafka.testing.verify.append.writer import identify, value_of
@@ -31,11 +33,21 @@ TRANSACTION_TIMEOUT_MS: Final = 15_000
 AGAIN_MS: Final = 500
 
 
-class Seat:
-    """Runs transactions under one transactional id until the load ends. ``fenced`` counts producers
-    that ended because they were."""
+class Seat(ABC):
+    """Runs transactions under one transactional id until ``stop`` is set.
 
-    def __init__(self, scene: Scene, topic: str, name: str, history: TransactionHistory) -> None:
+    Its producers follow each other; the old ones are not stopped. ``fenced`` counts those that
+    ended because they were fenced.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        topic: str,
+        name: str,
+        history: TransactionHistory,
+        stop: asyncio.Event,
+    ) -> None:
         config = scene.config
         self.name = name
         self.fenced = 0
@@ -43,29 +55,33 @@ class Seat:
         self._topic = topic
         self._run = scene.run.encode()
         self._history = history
-        self._reading = Reading(f"reader of {name}")
-        history.committed.append(self._reading)
+        self._stop = stop
         self._newest: Incarnation | None = None
         # Calls of the coordinator end soon, so that ends of transactions are in doubt.
         self._client = replace(scene.client, default_api_timeout_ms=2 * config.request_timeout_ms)
-        per_s = max(1, config.records_per_s // max(1, config.producers))
-        self._pause_ms = max(1, 1_000 // per_s)  # after a record
+
+    @abstractmethod
+    def _new_consumer(self) -> Consumer:
+        """Return the consumer of one producer."""
+
+    @abstractmethod
+    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
+        """Read and send. Raises KafkaError if something was not done."""
+
+    @abstractmethod
+    async def _rewind(self, consumer: Consumer) -> None:
+        """Let the consumer read again what an aborted transaction has read. Raises KafkaError."""
 
     async def run(self) -> None:
         """Begin a producer when the last one has lived its time, or has failed. That one does not
         learn that it has a successor."""
         scene = self._scene
-        config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
-        async with (
-            Consumer(scene.world, scene.client, config) as consumer,
-            asyncio.TaskGroup() as producers,
-        ):
-            consumer.assign(partitions_of(scene, self._topic))
-            while not scene.stop.is_set():
-                living = producers.create_task(self._live(consumer))
+        async with asyncio.TaskGroup() as producers:
+            while not self._stop.is_set():
+                living = producers.create_task(self._live())
                 end_ms = scene.now_ms() + SHORTEST_LIFE_MS
                 end_ms += self._randrange(LONGEST_LIFE_MS - SHORTEST_LIFE_MS)
-                while not (living.done() or scene.stop.is_set()) and scene.now_ms() < end_ms:
+                while not (living.done() or self._stop.is_set()) and scene.now_ms() < end_ms:
                     await scene.sleep(POLL_MS)
 
     async def settle(self, timeout_ms: int) -> bool:
@@ -92,15 +108,15 @@ class Seat:
         self._newest = self._history.incarnate(self.name, self._scene.now_ms())
         return self._newest
 
-    async def _live(self, consumer: Consumer) -> None:
+    async def _live(self) -> None:
         """Run transactions with a new producer until the load ends, a call fails for good, or the
         producer leaves a transaction open."""
         incarnation: Incarnation | None = self._incarnate()
         try:
-            async with self._producer() as producer:
+            async with self._producer() as producer, self._new_consumer() as consumer:
                 await producer.init_transactions()
                 incarnation.ready_ms = self._scene.now_ms()
-                while incarnation is not None and not self._scene.stop.is_set():
+                while incarnation is not None and not self._stop.is_set():
                     incarnation = await self._transact(producer, incarnation, consumer)
         except KafkaError as error:
             self.fenced += error.code in FATAL_TO_PRODUCER
@@ -115,54 +131,48 @@ class Seat:
         producer.begin_transaction()
         try:
             await self._fill(producer, transaction, consumer)
+            # A producer that has a successor waits for it, so that it must not commit.
+            while self._newest is not incarnation and self._newest_is_awaited():
+                await self._scene.sleep(POLL_MS)
             if not self._randrange(LEFT_OPEN_ONE_IN):
                 return None
             if self._randrange(ABORTED_ONE_IN):
                 await self._commit(producer, transaction)
-            else:
-                await producer.abort_transaction()
+                return incarnation
+            await producer.abort_transaction()
+            await self._rewind(consumer)
             return incarnation
         except KafkaError:
             if transaction.commit_ms != NEVER:
                 raise  # in doubt
-            return await self._give_up(producer, incarnation)
+            return await self._give_up(producer, incarnation, consumer)
         finally:
             transaction.ended_ms = self._scene.now_ms()
 
-    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
-        """Send records, and read. Raises the KafkaError of a record that was not delivered."""
-        config, promises = self._scene.config, list[asyncio.Future[RecordMetadata]]()
-        for _ in range(1 + self._randrange(MOST_RECORDS)):
-            partition = self._randrange(config.partitions)
-            value = value_of(self._run, transaction.add(partition), config.value_bytes)
+    def _newest_is_awaited(self) -> bool:
+        newest = self._newest
+        return newest is not None and newest.ready_ms == NEVER and not self._stop.is_set()
+
+    async def _deliver(
+        self,
+        producer: Producer,
+        transaction: Transaction,
+        partitions: Iterable[int],
+        pause_ms: int = 0,
+    ) -> None:
+        """Send a record to each of these partitions, in this order, and note their offsets. Raises
+        the KafkaError of one that was not delivered."""
+        size_bytes, promises = self._scene.config.value_bytes, []
+        for partition in partitions:
+            value = value_of(self._run, transaction.add(partition), size_bytes)
             promises.append(await producer.send(self._topic, value, partition=partition))
-            await self._scene.sleep(self._pause_ms)
+            await self._scene.sleep(pause_ms)
         await producer.flush()
         for index, promise in enumerate(promises):
             if promise.exception() is None:
                 transaction.offsets[index] = promise.result().offset
         for promise in promises:
             promise.result()
-        if self._newest is transaction.incarnation:
-            await self._read(transaction, consumer)
-        # A producer that has a successor waits for it, so that it must not commit.
-        while self._newest is not transaction.incarnation and self._newest_is_awaited():
-            await self._scene.sleep(POLL_MS)
-
-    def _newest_is_awaited(self) -> bool:
-        newest = self._newest
-        return newest is not None and newest.ready_ms == NEVER and not self._scene.stop.is_set()
-
-    async def _read(self, transaction: Transaction, consumer: Consumer) -> None:
-        """Note one record of each transaction that was read, without waiting: this consumer may be
-        used by one task at a time."""
-        sources: set[int] = set()
-        for record in await consumer.poll(0):
-            found = identify(self._run, record.value)
-            self._reading.see(record.partition, record.offset, found, self._scene.now_ms())
-            if found is not None and found.producer not in sources:
-                sources.add(found.producer)
-                transaction.reads.append(found)
 
     async def _commit(self, producer: Producer, transaction: Transaction) -> None:
         """Commit; without a response sometimes again. Raises KafkaError."""
@@ -176,7 +186,9 @@ class Seat:
                     raise
         transaction.committed_ms = self._scene.now_ms()
 
-    async def _give_up(self, producer: Producer, incarnation: Incarnation) -> Incarnation:
+    async def _give_up(
+        self, producer: Producer, incarnation: Incarnation, consumer: Consumer
+    ) -> Incarnation:
         """Abort a transaction of which something failed. The producer goes on as another one: old
         brokers give it a new epoch whoever has taken the id over. Raises KafkaError."""
         again = self._history.incarnate(self.name, self._scene.now_ms())
@@ -184,7 +196,56 @@ class Seat:
             self._newest = again
         await producer.abort_transaction()
         again.ready_ms = self._scene.now_ms()
+        await self._rewind(consumer)
         return again
+
+
+class Appender(Seat):
+    """A seat whose transactions append to random partitions, and read the same topic."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        topic: str,
+        name: str,
+        history: TransactionHistory,
+        stop: asyncio.Event,
+    ) -> None:
+        super().__init__(scene, topic, name, history, stop)
+        self._reading = Reading(f"reader of {name}")
+        history.committed.append(self._reading)
+        self._positions = dict.fromkeys(partitions_of(scene, topic), 0)
+        per_s = max(1, scene.config.records_per_s // scene.config.producers)
+        self._pause_ms = max(1, 1_000 // per_s)  # after a record
+
+    def _new_consumer(self) -> Consumer:
+        config = ConsumerConfig(auto_offset_reset="none", isolation_level="read_committed")
+        consumer = Consumer(self._scene.world, self._scene.client, config)
+        consumer.assign(self._positions)
+        for tp, position in self._positions.items():
+            consumer.seek(tp, position)
+        return consumer
+
+    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
+        count = 1 + self._randrange(MOST_RECORDS)
+        partitions = [self._randrange(len(self._positions)) for _ in range(count)]
+        await self._deliver(producer, transaction, partitions, self._pause_ms)
+        if self._newest is transaction.incarnation:
+            await self._read(transaction, consumer)
+
+    async def _rewind(self, consumer: Consumer) -> None:
+        """Do nothing: what was read is noted, and has no other effect."""
+
+    async def _read(self, transaction: Transaction, consumer: Consumer) -> None:
+        """Note one record of each transaction that was read, without waiting for more."""
+        sources: set[int] = set()
+        for record in await consumer.poll(0):
+            found = identify(self._run, record.value)
+            self._reading.see(record.partition, record.offset, found, self._scene.now_ms())
+            self._positions[TopicPartition(self._topic, record.partition)] = record.offset + 1
+            if found is not None and found.producer not in sources:
+                sources.add(found.producer)
+                transaction.reads.append(found)
 
 
 def transactional_producer(scene: Scene, client: ClientConfig, transactional_id: str) -> Producer:
