@@ -155,7 +155,7 @@ class Compacted:
         keeps_offsets: bool,
     ) -> None:
         async for record in consumer.read_to(ends):
-            words = dict(record.headers).get("version", b"").split(b" ")
+            words = (dict(record.headers).get("version") or b"").split(b" ")
             key = Key(record.partition, int(record.key or b"-1"))
             sent = self.history.versions.get(key, [])
             if len(words) != 2 or words[0] != self._run or int(words[1]) >= len(sent):
