@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, Consumer
 from minikafka.kernel.cluster import TopicPartition
@@ -30,7 +30,7 @@ class DeleteRecords(Append):
 
     name: ClassVar[str] = "delete-records"
     promise: ClassVar[str] = "nothing lost or misread, nothing deleted is back"
-    _reset: ClassVar[str] = "earliest"
+    _reset: ClassVar[Literal["none", "earliest"]] = "earliest"
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene, scene.topic_of(self.name))
