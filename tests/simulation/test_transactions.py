@@ -107,7 +107,7 @@ def test_brokers_stop_in_order() -> None:
     play(0, fault)
 
 
-@pytest.mark.mission("TV2-4")
+@pytest.mark.mission("TV2-4", "JUDGE-13")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_storm(seed: int) -> None:
     play(seed, lambda cluster: faults.storm(cluster, 6))

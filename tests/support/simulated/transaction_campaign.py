@@ -65,7 +65,9 @@ async def transacting(
     whole = [*partitions, coordinator_of(workload)]
     await up(cluster)
     cluster.observers.append(StableOffsetChecker(cluster, partitions))
-    config = RunConfig(NEVER_MS, 3, 1, PARTITIONS_OF_A_TOPIC, records_per_s=60, topic=TOPIC)
+    config = RunConfig(
+        NEVER_MS, 3, 1, PARTITIONS_OF_A_TOPIC, records_per_s=60, topic=TOPIC, keep_topic=True
+    )
     reports: list[Progress] = []
     verdicts: list[RunVerdict] = []
     world = cluster.client_host.world
@@ -86,6 +88,8 @@ async def transacting(
     run.stop()
     await asyncio.wait([running])
     running.result()
+    everywhere = [*partitions, TopicPartition(GROUP_METADATA_TOPIC, 0)]
+    await cluster.until("no transaction hangs", none_hangs(cluster, everywhere), 60)
     assert verdicts[0].ok, "\n".join(verdicts[0].lines())
     return verdicts[0].workloads[0]
 
