@@ -84,7 +84,7 @@ def judge(history: TransactionHistory) -> list[Finding]:
     findings.extend(_stable_offsets(history))
     for name in history.unsettled:
         findings.append(_found(Anomaly.UNSETTLED, name, "init_transactions failed in the end"))
-    if not any(each.outcome is Outcome.COMMITTED for each in history.transactions):
+    if not any(t.outcome is Outcome.COMMITTED and t.partitions for t in history.transactions):
         findings.append(_found(Anomaly.UNPROVEN, "", "no transaction was committed"))
     return findings
 
@@ -146,10 +146,10 @@ class _Case:
         partitions.update(p for each in history.transactions for p in each.partitions)
         stable, ends = history.stable_ends, history.ends
         self.visible = {
-            p: Log(history.final_committed, p, stable.get(p, 0)) for p in sorted(partitions)
+            p: Log(history.final_committed, p, 0, stable.get(p, 0)) for p in sorted(partitions)
         }
         self.logs = {
-            p: Log(history.final_uncommitted, p, ends.get(p, 0)) for p in sorted(partitions)
+            p: Log(history.final_uncommitted, p, 0, ends.get(p, 0)) for p in sorted(partitions)
         }
         self._fencing: dict[str, list[Incarnation]] = defaultdict(list)
         for incarnation in history.incarnations:
@@ -177,7 +177,9 @@ class _Case:
             text = f"{outcome.value}; read_committed reads {_list(there)}, but not {_list(missing)}"
             yield _found(Anomaly.HALF_VISIBLE, where, text, number)
         fenced_by = self._fenced_by(transaction)
-        if fenced_by is not None and (there or outcome is Outcome.COMMITTED):
+        # The cluster does not know transactions without records, so that anybody may commit them.
+        is_committed = outcome is Outcome.COMMITTED and total > 0
+        if fenced_by is not None and (there or is_committed):
             text = (
                 f"its commit was requested at {transaction.commit_ms} ms by producer "
                 f"{transaction.incarnation.number}, and producer {fenced_by.number} was ready at "

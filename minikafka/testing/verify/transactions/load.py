@@ -85,9 +85,10 @@ class Transactions:
         history = self.history
         if not history.ends:  # no broker responded at the end of the load
             await self._note_ends()
-        for final in (history.final_committed, history.final_uncommitted):
-            isolation = "read_committed" if final is history.final_committed else "read_uncommitted"
-            await read_all(self._scene, self._topic, final, isolation, history.ends_of(final))
+        scene, topic = self._scene, self._topic
+        stable, ends = history.stable_ends, history.ends
+        await read_all(scene, topic, history.final_committed, "read_committed", stable)
+        await read_all(scene, topic, history.final_uncommitted, "read_uncommitted", ends)
 
     def judge(self) -> list[Finding]:
         return judge(self.history)

@@ -111,13 +111,14 @@ class Seat(ABC):
     async def _live(self) -> None:
         """Run transactions with a new producer until the load ends, a call fails for good, or the
         producer leaves a transaction open."""
-        incarnation: Incarnation | None = self._incarnate()
+        first = self._incarnate()
         try:
             async with self._producer() as producer, self._new_consumer() as consumer:
                 await producer.init_transactions()
-                incarnation.ready_ms = self._scene.now_ms()
-                while incarnation is not None and not self._stop.is_set():
-                    incarnation = await self._transact(producer, incarnation, consumer)
+                first.ready_ms = self._scene.now_ms()
+                going_on: Incarnation | None = first
+                while going_on is not None and not self._stop.is_set():
+                    going_on = await self._transact(producer, going_on, consumer)
         except KafkaError as error:
             self.fenced += error.code in FATAL_TO_PRODUCER
             await self._scene.sleep(AGAIN_MS)

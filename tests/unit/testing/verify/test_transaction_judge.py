@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.support.verify.transaction_model import TransactionModel
 
 SEEDS = 1_000
 Rows = dict[int, list[Seen]]
+T = TypeVar("T")
 
 
 class Unfit(Exception):
@@ -78,7 +80,7 @@ def ended(history: TransactionHistory, outcome: Outcome, records: int = 1) -> li
     return found
 
 
-def chosen(found: list, dice: random.Random):  # type: ignore[no-untyped-def, type-arg]
+def chosen(found: list[T], dice: random.Random) -> T:
     if not found:
         raise Unfit
     return found[dice.randrange(len(found))]
@@ -144,7 +146,7 @@ def intermediate(history: TransactionHistory, dice: random.Random) -> None:
 
 
 def circular(history: TransactionHistory, dice: random.Random) -> None:
-    one, other = dice.sample(ended(history, Outcome.COMMITTED), 2) if dice else (None, None)
+    one, other = dice.sample(ended(history, Outcome.COMMITTED), 2)
     one.reads.append(RecordId(other.number, 0))
     other.reads.append(RecordId(one.number, 0))
 
