@@ -24,7 +24,7 @@ from minikafka.testing.verify.transactions.seat import Seat
 from minikafka.testing.verify.transform.judge import Transformed, TransformKind, judge_transform
 from minikafka.testing.verify.workload import Scene
 
-MOST_RECORDS: Final = 50  # of a transaction
+MOST_RECORDS: Final = 200  # of a transaction
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 1_000
 
@@ -94,15 +94,18 @@ class ConsumeTransformProduce(Transactions):
         return {**super().counts(), "inputs_acknowledged": inputs["records_acknowledged"]}
 
     async def _wait_until_consumed(self) -> None:
-        """Wait until the group has committed the ends of the inputs; in bounded time."""
+        """Wait until the group has committed the ends of the inputs, or does not go on."""
         (topic,) = self._inputs.topics
-        ends: dict[int, int] | None = None
-        end_ms = self._scene.now_ms() + SETTLE_MS
-        while self._scene.now_ms() < end_ms:
+        ends: dict[int, int] = {}
+        last, last_ms = -1, self._scene.now_ms()
+        while self._scene.now_ms() - last_ms < SETTLE_MS:
             with suppress(KafkaError):
                 ends = ends or await end_offsets(self._scene, topic, "read_uncommitted")
-            if ends and all(self.transformed.committed(p) >= end for p, end in ends.items()):
+            committed = {partition: self.transformed.committed(partition) for partition in ends}
+            if ends and committed == ends:
                 return
+            if sum(committed.values()) > last:
+                last, last_ms = sum(committed.values()), self._scene.now_ms()
             await self._scene.sleep(AGAIN_MS)
 
     async def _watch_offsets(self) -> None:
