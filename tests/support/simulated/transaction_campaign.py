@@ -66,7 +66,7 @@ async def transacting(
     await up(cluster)
     cluster.observers.append(StableOffsetChecker(cluster, partitions))
     config = RunConfig(
-        NEVER_MS, 3, 1, PARTITIONS_OF_A_TOPIC, records_per_s=60, topic=TOPIC, keep_topic=True
+        NEVER_MS, 2, 1, PARTITIONS_OF_A_TOPIC, records_per_s=20, topic=TOPIC, keep_topic=True
     )
     reports: list[Progress] = []
     verdicts: list[RunVerdict] = []
