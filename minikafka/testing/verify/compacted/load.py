@@ -10,7 +10,7 @@ from typing import ClassVar
 from minikafka.client import Consumer, ConsumerConfig, Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.testing.verify.compacted.history import History, Key, Scan, Version
+from minikafka.testing.verify.compacted.history import CompactedHistory, Key, Scan, Version
 from minikafka.testing.verify.compacted.judge import judge
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.workload import Scene
@@ -42,7 +42,7 @@ class Compacted:
         self._run = scene.run.encode()
         self._topic = scene.topic_of(self.name)
         self.topics = [self._topic]
-        self.history = History(RETENTION_MS, LAG_MS)
+        self.history = CompactedHistory(RETENTION_MS, LAG_MS)
         self._acknowledged = self._scans = 0
 
     async def prepare(self) -> None:
@@ -81,7 +81,13 @@ class Compacted:
                 yield f"{scan.name}, {began_s:.3f} to {ended_s:.3f} s: {scan.last.get(key)}"
 
     def counts(self) -> dict[str, int]:
-        return {"versions_acknowledged": self._acknowledged, "full_readings": self._scans}
+        kept = self.history.scans[-1].offsets if self.history.scans else {}
+        gone = self._acknowledged - len(kept) if kept else 0
+        return {
+            "versions_acknowledged": self._acknowledged,
+            "compacted_away": max(0, gone),
+            "full_readings": self._scans,
+        }
 
     async def _write(self) -> None:
         scene, config = self._scene, self._scene.config
