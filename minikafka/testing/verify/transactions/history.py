@@ -6,6 +6,7 @@ are milliseconds into the run, of one clock: the clients share a process.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
@@ -105,6 +106,7 @@ class TransactionHistory:
     ends: dict[int, int] = field(default_factory=dict)
     stable_offsets: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
+    ended: Counter[Outcome] = field(default_factory=Counter)  # how many transactions, so far
 
     def incarnate(self, transactional_id: str, now_ms: int) -> Incarnation:
         """Add a producer that is about to call ``init_transactions``."""
@@ -116,6 +118,11 @@ class TransactionHistory:
         transaction = Transaction(len(self.transactions), incarnation, now_ms)
         self.transactions.append(transaction)
         return transaction
+
+    def end(self, transaction: Transaction, now_ms: int) -> None:
+        """Note that a producer is done with a transaction."""
+        transaction.ended_ms = now_ms
+        self.ended[transaction.outcome] += 1
 
     def note_stable_offset(self, partition: int, offset: int, now_ms: int) -> None:
         seen = self.stable_offsets.setdefault(partition, [])

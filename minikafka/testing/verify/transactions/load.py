@@ -12,7 +12,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.append.history import Reading
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.transactions.evidence import evidence
-from minikafka.testing.verify.transactions.history import NEVER, Outcome, TransactionHistory
+from minikafka.testing.verify.transactions.history import Outcome, TransactionHistory
 from minikafka.testing.verify.transactions.judge import judge, write_cycles
 from minikafka.testing.verify.transactions.reader import (
     Reader,
@@ -98,11 +98,10 @@ class Transactions:
 
     def counts(self) -> dict[str, int]:
         history = self.history
-        outcomes = [each.outcome for each in history.transactions if each.ended_ms != NEVER]
         counts = {
-            "transactions_committed": outcomes.count(Outcome.COMMITTED),
-            "aborted": outcomes.count(Outcome.ABORTED),
-            "in_doubt": outcomes.count(Outcome.IN_DOUBT),
+            "transactions_committed": history.ended[Outcome.COMMITTED],
+            "aborted": history.ended[Outcome.ABORTED],
+            "in_doubt": history.ended[Outcome.IN_DOUBT],
             "producers": len(history.incarnations),
             "fenced": sum(seat.fenced for seat in self._seats),
             "read": sum(reading.count for reading in [*history.committed, *history.uncommitted]),

@@ -148,7 +148,7 @@ class Seat(ABC):
                 raise  # in doubt
             return await self._give_up(producer, incarnation, consumer)
         finally:
-            transaction.ended_ms = self._scene.now_ms()
+            self._history.end(transaction, self._scene.now_ms())
 
     def _newest_is_awaited(self) -> bool:
         newest = self._newest

@@ -8,8 +8,12 @@ from contextlib import suppress
 from typing import ClassVar, Final
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, ConsumerRecord, Producer
-from minikafka.kernel.errors import KafkaError
+from minikafka.client.session import Coordinators
+from minikafka.core.client.calls import CoordinatorKey
+from minikafka.kernel.cluster import CoordinatorType
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.append.writer import identify
 from minikafka.testing.verify.finding import Finding
@@ -27,6 +31,7 @@ from minikafka.testing.verify.workload import Scene
 MOST_RECORDS: Final = 200  # of a transaction
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 1_000
+MEMBER_VERSION: Final = 3  # of TxnOffsetCommit
 
 
 class ConsumeTransformProduce(Transactions):
@@ -58,8 +63,20 @@ class ConsumeTransformProduce(Transactions):
         ]
 
     async def prepare(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION as well, if the brokers take offsets of members
+        that have lost their partitions (KIP-447): they promise nothing here."""
         await self._inputs.prepare()
         await super().prepare()
+        async with Admin(self._scene.world, self._scene.client) as admin:
+            session = admin.session
+            key = CoordinatorKey(CoordinatorType.GROUP, self._group)
+            coordinators, deadline_ms = Coordinators(session), session.deadline_ms()
+            served = await session.retrying(
+                lambda: coordinators.versions(key, deadline_ms), deadline_ms
+            )
+        if served.get(ApiKey.TXN_OFFSET_COMMIT, (0, 0))[1] < MEMBER_VERSION:
+            text = "the brokers do not know the member that commits offsets (KIP-447)"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
 
     async def load(self) -> None:
         async with asyncio.TaskGroup() as tasks:
