@@ -73,6 +73,7 @@ def judge(history: TransactionHistory) -> list[Finding]:
     findings = [found for each in history.transactions for found in case.transaction(each)]
     findings.extend(case.order())
     findings.extend(case.contents())
+    findings.extend(case.stuck())
     findings.extend(_read_cycles(history))
     for reader in [
         *(_Reader(reading, case.visible, True) for reading in history.committed),
@@ -119,11 +120,6 @@ def _stable_offsets(history: TransactionHistory) -> Iterator[Finding]:
                 text = f"from {highest[1]}, seen at {highest[0]} ms, to {offset} at {at_ms} ms"
                 yield _found(Anomaly.LSO_BACK, _name(partition), text)
             highest = max(highest, (at_ms, offset), key=lambda place: place[1])
-    for partition, end in sorted(history.ends.items()):
-        stable = history.stable_ends.get(partition, 0)
-        if stable < end:
-            text = f"the last stable offset is {stable}, and the high watermark {end}"
-            yield _found(Anomaly.LSO_STUCK, _name(partition), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +235,16 @@ class _Case:
                 if len(places) > 1:
                     text = f"{_id(record)} is at offsets {places}"
                     yield _found(Anomaly.DOUBLED, _name(partition), text, record.producer)
+
+    def stuck(self) -> Iterator[Finding]:
+        """Check that the last stable offsets reach the high watermarks; what stands there if not is
+        a record of the transaction that is still open."""
+        for partition, log in self.logs.items():
+            stable = self.visible[partition].end
+            if stable < log.end:
+                text = f"the last stable offset is {stable}, and the high watermark {log.end}"
+                about = _numbers([log.ids.get(stable)])
+                yield _found(Anomaly.LSO_STUCK, _name(partition), text, *about)
 
     # -- readers
 
