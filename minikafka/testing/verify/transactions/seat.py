@@ -128,8 +128,8 @@ class Seat(ABC):
     ) -> Incarnation | None:
         """Run a transaction; return what goes on with this producer. Raises the KafkaError after
         which nothing can."""
-        transaction = self._history.begin(incarnation, self._scene.now_ms())
         producer.begin_transaction()
+        transaction = self._history.begin(incarnation, self._scene.now_ms())
         try:
             await self._fill(producer, transaction, consumer)
             # A producer that has a successor waits for it, so that it must not commit.
