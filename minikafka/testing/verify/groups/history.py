@@ -1,0 +1,130 @@
+"""The history of a consumer group: what its members were assigned, received and committed."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from minikafka.kernel.lazy_dataclass import dataclass
+
+NOTHING: Final = -1
+
+
+class Step(IntEnum):
+    """The kinds of events."""
+
+    ASSIGNED = 0  # the member owns the partition, in this epoch; repeated after each rebalance
+    REVOKED = 1
+    LOST = 2  # the member has learnt that it was removed from the group
+    POLLED = 3  # it received the records from ``first`` to ``last``, which are consecutive
+    SENT = 4  # it begins to commit the offset ``first``
+    COMMITTED = 5  # the commit that it began last is acknowledged
+    REFUSED = 6  # the commit that it began last has failed, and may have been stored all the same
+    ENDED = 7  # it has left or died
+    SETTLED = 8  # the load has ended; from now on the members leave
+
+
+class Event(NamedTuple):
+    """An event of a member and a partition, ``at_ms`` into the run.
+
+    ``epoch`` is the generation or the member epoch. ENDED and SETTLED have no partition.
+    """
+
+    row: int
+    step: Step
+    member: int
+    epoch: int
+    partition: int
+    first: int
+    last: int
+    at_ms: int
+
+
+class Events:
+    """The events of a group in the order of time, in columns so that millions fit in memory."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Step] = Counter()
+        self._columns = tuple(array(kind) for kind in "biiiqqq")
+
+    def add(
+        self,
+        step: Step,
+        at_ms: int,
+        member: int = NOTHING,
+        epoch: int = NOTHING,
+        partition: int = NOTHING,
+        first: int = NOTHING,
+        last: int = NOTHING,
+    ) -> None:
+        self.counts[step] += 1
+        values = (step, member, epoch, partition, first, last, at_ms)
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, row: int) -> Event:
+        step, *rest = (column[row] for column in self._columns)
+        return Event(row, Step(step), *rest)
+
+    def __iter__(self) -> Iterator[Event]:
+        return (self[row] for row in range(len(self)))
+
+
+class Member(NamedTuple):
+    """One life of a member. ``identity`` is the group instance id of a static member, which lives
+    several times, or else the name."""
+
+    name: str
+    identity: str
+
+
+class Offsets:
+    """The offsets of the records of a partition in the final reading, in increasing order."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+
+    def append(self, offset: int) -> None:
+        self._offsets.append(offset)
+
+    @property
+    def start(self) -> int:
+        return self._offsets[0] if self._offsets else 0
+
+    def between(self, first: int, last: int) -> array[int]:
+        """Return the offsets from ``first`` to below ``last``."""
+        return self._offsets[bisect_left(self._offsets, first) : bisect_left(self._offsets, last)]
+
+    def count(self, first: int, last: int) -> int:
+        """Return how many offsets there are from ``first`` to below ``last``."""
+        return max(0, bisect_left(self._offsets, last) - bisect_left(self._offsets, first))
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """The history of one group, whose ``protocol`` is "classic" or "consumer" (KIP-848).
+
+    ``written`` are the offsets after the last acknowledged record, by partition. ``log`` is read at
+    the end, and ``committed``, which lacks partitions without a committed offset.
+    """
+
+    group: str
+    protocol: str = "classic"
+    members: list[Member] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
+    log: dict[int, Offsets] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+
+    def add_member(self, name: str, instance: str | None = None) -> int:
+        """Add a life of a member; return its number in the events."""
+        self.members.append(Member(name, instance or name))
+        return len(self.members) - 1
