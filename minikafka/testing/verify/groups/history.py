@@ -112,8 +112,9 @@ class Offsets:
 class GroupHistory:
     """The history of one group, whose ``protocol`` is "classic" or "consumer" (KIP-848).
 
-    ``written`` are the offsets after the last acknowledged record, by partition. ``log`` is read at
-    the end, and ``committed``, which lacks partitions without a committed offset.
+    ``received`` are the offsets after all that any member has received, by partition, ``written``
+    those after the last acknowledged record. ``log`` is read at the end, and ``committed``, which
+    lacks partitions without a committed offset.
     """
 
     group: str
@@ -121,6 +122,7 @@ class GroupHistory:
     members: list[Member] = field(default_factory=list)
     events: Events = field(default_factory=Events)
     log: dict[int, Offsets] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
 
