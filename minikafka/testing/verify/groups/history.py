@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from minikafka.kernel.lazy_dataclass import dataclass
-
-NOTHING: Final = -1
+from minikafka.testing.verify.event_table import EventTable
 
 
 class Step(IntEnum):
@@ -37,45 +34,16 @@ class Event(NamedTuple):
 
     row: int
     step: Step
+    at_ms: int
     member: int
     epoch: int
     partition: int
     first: int
     last: int
-    at_ms: int
 
 
-class Events:
-    """The events of a group in the order of time, in columns so that millions fit in memory."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[Step] = Counter()
-        self._columns = tuple(array(kind) for kind in "biiiqqq")
-
-    def add(
-        self,
-        step: Step,
-        at_ms: int,
-        member: int = NOTHING,
-        epoch: int = NOTHING,
-        partition: int = NOTHING,
-        first: int = NOTHING,
-        last: int = NOTHING,
-    ) -> None:
-        self.counts[step] += 1
-        values = (step, member, epoch, partition, first, last, at_ms)
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def __getitem__(self, row: int) -> Event:
-        step, *rest = (column[row] for column in self._columns)
-        return Event(row, Step(step), *rest)
-
-    def __iter__(self) -> Iterator[Event]:
-        return (self[row] for row in range(len(self)))
+def new_events() -> EventTable[Event]:
+    return EventTable("bqiiiqq", lambda row, values: Event(row, Step(values[0]), *values[1:]))
 
 
 class Member(NamedTuple):
@@ -120,7 +88,7 @@ class GroupHistory:
     group: str
     protocol: str = "classic"
     members: list[Member] = field(default_factory=list)
-    events: Events = field(default_factory=Events)
+    events: EventTable[Event] = field(default_factory=new_events)
     log: dict[int, Offsets] = field(default_factory=dict)
     received: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.testing.verify.event_table import NOTHING
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.groups.history import Event, GroupHistory, Offsets, Step
 
@@ -322,11 +323,8 @@ def evidence(history: GroupHistory, about: About) -> Iterator[str]:
     """Yield the events of a finding, line by line; of many, the first and the last ones."""
     rows = [
         event
-        for event in map(
-            history.events.__getitem__,
-            range(about.first_row, min(about.last_row + 1, len(history.events))),
-        )
-        if event.partition in (about.partition, -1)
+        for event in history.events.between(about.first_row, about.last_row)
+        if event.partition in (about.partition, NOTHING)
     ]
     if len(rows) > MOST_LINES:
         rows = rows[: MOST_LINES // 2] + rows[-MOST_LINES // 2 :]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, RebalanceListener
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.testing.verify.groups.history import NOTHING, GroupHistory, Step
+from minikafka.testing.verify.event_table import NOTHING
+from minikafka.testing.verify.groups.history import GroupHistory, Step
 from minikafka.testing.verify.workload import Scene
 
 POLL_MS = 200
