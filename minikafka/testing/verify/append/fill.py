@@ -11,14 +11,14 @@ from minikafka.testing.verify.append.writer import Writer, WriterConfig
 from minikafka.testing.verify.workload import Scene
 
 
-async def fill(scene: Scene, topic: str, written: Written) -> None:
+async def fill(scene: Scene, topic: str, written: Written, records_per_s: int) -> None:
     """Write to all partitions until the run's load ends and each record is acknowledged or given
     up."""
     config = scene.config
     writer_config = WriterConfig(
         run=scene.run.encode(),
         topic=topic,
-        records_per_s=config.records_per_s,
+        records_per_s=records_per_s,
         value_bytes=config.value_bytes,
         request_timeout_ms=config.request_timeout_ms,
         delivery_timeout_ms=config.delivery_timeout_ms,

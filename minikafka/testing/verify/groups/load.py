@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from minikafka.client import Admin, Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.features import GROUP_VERSION
 from minikafka.testing.verify.append.fill import ends_of_acknowledged, fill
 from minikafka.testing.verify.append.history import Written
@@ -17,12 +16,10 @@ from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.groups.history import GroupHistory, Offsets, Step
 from minikafka.testing.verify.groups.judge import About, evidence, judge
 from minikafka.testing.verify.groups.member import GroupMember
+from minikafka.testing.verify.lives import ABSENCE_MS, LOOK_MS, Seats
 from minikafka.testing.verify.workload import Scene
 
 SEATS = 3
-LIFE_MS = 25_000
-LOOK_MS = 200
-ABSENCE_MS = 1_000
 # Kafka's group.min.session.timeout.ms; a member that is slow for longer is removed, too.
 SESSION_MS = 6_000
 # A dead member of the consumer protocol has its partitions for 45 s by default.
@@ -42,8 +39,7 @@ CONSUMER_GROUPS: Final[dict[str, Keys]] = {"consumer": {"group_protocol": "consu
 
 
 class GroupLoad:
-    """Keeps members in one group. Each lives for a random time, then leaves or dies, and another
-    one takes its seat; those that have a seat when the load ends stay."""
+    """Keeps members in one group, until they have received all that was written."""
 
     def __init__(self, scene: Scene, topic: str, name: str, keys: Keys, is_static: bool) -> None:
         self.history = GroupHistory(f"{topic}-{name}", keys.get("group_protocol", "classic"))
@@ -51,16 +47,15 @@ class GroupLoad:
         self._topic = topic
         self._keys = keys
         self._is_static = is_static
-        self._members: dict[int, GroupMember] = {}  # by seat
-        self._leave = asyncio.Event()  # when the load has settled
+        self._seats = Seats(scene, self._make, self._absence_ms)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for seat in range(SEATS):
-                tasks.create_task(self._sit(seat))
+                tasks.create_task(self._seats.sit(seat))
             await self._scene.stop.wait()
             await self._settle()
-            self._leave.set()
+            self._seats.leave.set()
 
     async def _settle(self) -> None:
         """Wait until the members share all partitions and have received all that was written."""
@@ -68,64 +63,31 @@ class GroupLoad:
         end_ms = scene.now_ms() + PATIENCE_MS
         while scene.now_ms() < end_ms and not (written and self._is_whole()):
             await scene.sleep(LOOK_MS)
+            written = self.history.written
         self.history.events.add(Step.SETTLED, scene.now_ms())
 
     def _is_whole(self) -> bool:
         history = self.history
-        owned = sorted(number for member in self._members.values() for number in member.owned)
+        owned = sorted(at for member in self._seats.members.values() for at in member.owned)
         return owned == sorted(history.written) and all(
             history.received.get(partition, 0) >= end for partition, end in history.written.items()
         )
 
-    async def _sit(self, seat: int) -> None:
-        life = 0
-        while not self._leave.is_set():
-            life += 1
-            instance = f"{self._scene.run}-{seat}" if self._is_static else None
-            config = ConsumerConfig(
-                group_id=self.history.group,
-                group_instance_id=instance,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                max_poll_interval_ms=SESSION_MS,
-                **self._keys,
-            )
-            name = f"member {seat}.{life}"
-            member = GroupMember(self._scene, self.history, self._topic, config, name)
-            self._members[seat] = member
-            await self._live(member)
-            if not self._leave.is_set():
-                await self._scene.sleep(self._absence_ms())
+    def _make(self, seat: int, name: str) -> GroupMember:
+        config = ConsumerConfig(
+            group_id=self.history.group,
+            group_instance_id=f"{self._scene.run}-{seat}" if self._is_static else None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_poll_interval_ms=SESSION_MS,
+            **self._keys,
+        )
+        return GroupMember(self._scene, self.history, self._topic, config, name)
 
     def _absence_ms(self) -> int:
         """Static members mostly come back within their session."""
         choose = self._scene.world.entropy.randrange
         return choose(ABSENCE_MS if choose(4) or not self._is_static else 2 * SESSION_MS)
-
-    async def _live(self, member: GroupMember) -> None:
-        """Let a member live until it leaves, dies, or meets an error."""
-        scene, leaves = self._scene, asyncio.Event()
-        end_ms = scene.now_ms() + scene.world.entropy.randrange(LIFE_MS)
-        dies = scene.world.entropy.randrange(2)
-        living = asyncio.ensure_future(member.consume(leaves))
-        try:
-            while not (living.done() or leaves.is_set()):
-                await asyncio.wait([living], timeout=LOOK_MS / 1_000)
-                if scene.stop.is_set():
-                    if self._leave.is_set():
-                        leaves.set()
-                elif scene.now_ms() >= end_ms:
-                    if dies:
-                        await member.die(living)
-                    leaves.set()
-            await asyncio.wait([living])
-            if not living.cancelled():
-                living.result()
-        except* KafkaError:
-            await scene.sleep(ABSENCE_MS)
-        finally:
-            if not living.done():
-                await member.die(living)
 
 
 class Groups:
@@ -160,8 +122,9 @@ class Groups:
         async with asyncio.TaskGroup() as tasks:
             for group in self._groups:
                 tasks.create_task(group.run(), name=group.history.group)
-            await fill(self._scene, self._topic, self._written)
-            ends = ends_of_acknowledged(self._written, self._scene.config.partitions)
+            config = self._scene.config
+            await fill(self._scene, self._topic, self._written, config.records_per_s)
+            ends = ends_of_acknowledged(self._written, config.partitions)
             for group in self._groups:
                 group.history.written = ends
 

@@ -10,6 +10,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.event_table import NOTHING
 from minikafka.testing.verify.groups.history import GroupHistory, Step
+from minikafka.testing.verify.lives import kill
 from minikafka.testing.verify.workload import Scene
 
 POLL_MS = 200
@@ -37,7 +38,7 @@ class GroupMember(RebalanceListener):
         self._ended = False
 
     async def consume(self, leaves: asyncio.Event) -> None:
-        """Work until ``leaves`` is set. Raises KafkaError, perhaps in an ExceptionGroup."""
+        """See ``Living``."""
         try:
             async with self._consumer as consumer:
                 consumer.subscribe([self._topic], listener=self)
@@ -52,12 +53,9 @@ class GroupMember(RebalanceListener):
             self._end()
 
     async def die(self, task: asyncio.Task[None]) -> None:
-        """End ``task``, which runs ``consume``, as if the process was killed."""
+        """See ``Living``."""
         self._end()
-        self._consumer.session.connections.close()
-        while not task.done():
-            task.cancel()
-            await self._scene.sleep(1)
+        await kill(self._scene, self._consumer, task)
 
     @property
     def _is_moody(self) -> bool:
