@@ -31,6 +31,7 @@ from minikafka.testing.verify.share_groups.history import ShareEvent, ShareHisto
 
 DONE: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 MOST_UNSEEN: Final = 2
+MAX: Final = 1 << 62
 
 
 class ShareFinding(Enum):
@@ -76,9 +77,7 @@ class Record:
     def count(self) -> int:
         return max((each.value for each in self.deliveries), default=0)
 
-    def may_be_done(
-        self, but_for: Acknowledgement | None = None, before_row: int = 1 << 62
-    ) -> bool:
+    def may_be_done(self, but_for: Acknowledgement | None = None, before_row: int = MAX) -> bool:
         """Whether an acceptance or rejection that was sent before a row may have succeeded."""
         return any(
             each.kind in DONE and each.outcome is not ShareStep.REFUSED and each.row < before_row
@@ -147,7 +146,7 @@ class PartitionJudge:
         for offset in range(event.first, event.last + 1):
             record = self._records[offset]
             for known in record.acknowledgements:
-                if known.outcome is not ShareStep.CONFIRMED or known.outcome_row > event.since:
+                if known.outcome is not ShareStep.CONFIRMED or known.outcome_row >= event.since:
                     continue
                 if not _counts(event, known):
                     continue
@@ -208,13 +207,24 @@ class PartitionJudge:
                 f"delivered to {self._name(delivery.member)}"
             )
             suspect = Suspect(ShareFinding.TWO_HOLDERS, offset, text, sent)
-        if suspect is None:
-            return
-        at_ms = self._history.events[sent.outcome_row].at_ms
-        if record.may_be_done(sent, sent.outcome_row) or self._may_be_over(record, at_ms):
-            self._suspects.append(suspect)  # the start offset may have passed it
-        else:
-            self._add(suspect.kind, offset, suspect.text)
+        if suspect is not None:
+            self._suspects.append(suspect)
+
+    def _is_proven(self, suspect: Suspect) -> bool:
+        """Whether the start offset had not passed a record when its acknowledgement arrived.
+
+        It had not if the record was not done, or if an offset that is not above it was delivered
+        later."""
+        record, sent = self._records[suspect.offset], suspect.sent
+        row = sent.outcome_row
+        at_ms = self._history.events[row].at_ms
+        if not (record.may_be_done(sent, row) or self._may_be_over(record, 0, at_ms, row)):
+            return True
+        return any(
+            each.since > row and each.first <= suspect.offset
+            for each in self._deliveries
+            if _counts(each, sent)
+        )
 
     def _delivered_between(self, record: Record, sent: Acknowledgement) -> ShareEvent | None:
         """Return a delivery to another member while the sender held the record."""
@@ -232,30 +242,29 @@ class PartitionJudge:
             None,
         )
 
-    def _may_be_over(self, record: Record, until_ms: int, since_ms: int = 0) -> bool:
-        """Whether a record may have been delivered as often as the limit allows."""
-        if record.deliveries:
-            newest = max(record.deliveries, key=lambda each: each.value)
+    def _may_be_over(
+        self, record: Record, since_ms: int, until_ms: int = MAX, before_row: int = MAX
+    ) -> bool:
+        """Whether a record had been delivered as often as the limit allows, perhaps unseen, by
+        fetches before a row. ``since_ms`` and ``until_ms`` are the life of the record."""
+        seen = [each for each in record.deliveries if each.since < before_row]
+        if seen:
+            newest = max(seen, key=lambda each: each.value)
             since_ms = self._history.events[max(0, newest.since - 1)].at_ms
         blind = bisect_right(self._blind_ms, until_ms) - bisect_left(self._blind_ms, since_ms)
-        return record.count + min(blind, MOST_UNSEEN) >= self._history.delivery_limit
+        count = max((each.value for each in seen), default=0)
+        return count + min(blind, MOST_UNSEEN) >= self._history.delivery_limit
 
     # -- the end
 
     def end(self) -> None:
         """Check what only later deliveries can tell, and that each record is done, or was delivered
         as often as the limit allows."""
-        for suspect in self._suspects:
-            sent = suspect.sent
-            if any(
-                each.since > sent.outcome_row and each.first <= suspect.offset
-                for each in self._deliveries
-                if _counts(each, sent)
-            ):
-                self._add(suspect.kind, suspect.offset, suspect.text)
+        for suspect in filter(self._is_proven, self._suspects):
+            self._add(suspect.kind, suspect.offset, suspect.text)
         for offset, sent_ms in self._history.written.get(self._partition, {}).items():
             record = self._records.get(offset) or Record()
-            if record.may_be_done() or self._may_be_over(record, 1 << 62, sent_ms):
+            if record.may_be_done() or self._may_be_over(record, sent_ms):
                 continue
             if record.deliveries:
                 member, count = self._name(record.deliveries[-1].member), record.count
