@@ -53,8 +53,8 @@ class ShareGroups:
                 text = "the cluster has no share groups"
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
             await admin.alter_configs(ResourceType.GROUP, self.history.group, GROUP_CONFIGS)
-            node_id = min(admin.session.metadata.view.nodes)
-            found = await admin.broker_configs(node_id, [LIMIT_KEY])
+            node = (await admin.describe_cluster()).nodes[0]
+            found = await admin.broker_configs(node.id, [LIMIT_KEY])
             self.history.delivery_limit = int(found.get(LIMIT_KEY) or USUAL_LIMIT)
 
     async def load(self) -> None:

@@ -49,7 +49,7 @@ class VerifiedShareConsumer(ShareConsumer):
 
     async def die(self, task: asyncio.Task[None]) -> None:
         """See ``Living``."""
-        self._note(ShareStep.BLIND)
+        self._add_event(ShareStep.BLIND)
         self._ended = True
         await kill(self._scene, self, task)
 
@@ -63,7 +63,7 @@ class VerifiedShareConsumer(ShareConsumer):
 
     # -- what is noted
 
-    def _note(self, step: ShareStep, *values: int) -> None:
+    def _add_event(self, step: ShareStep, *values: int) -> None:
         if not self._ended:
             self._history.events.add(step, self._scene.now_ms(), self._number, *values)
 
@@ -77,7 +77,7 @@ class VerifiedShareConsumer(ShareConsumer):
                 kind = kinds.setdefault(record.partition, {})[record.offset] = self._kind()
                 self.acknowledge(record, kind)
                 term = self._term(place[0])
-                self._note(
+                self._add_event(
                     ShareStep.SENT, record.partition, record.offset, record.offset, kind, node, term
                 )
         if not kinds:
@@ -86,7 +86,7 @@ class VerifiedShareConsumer(ShareConsumer):
         for partition, by_offset in kinds.items():
             tp = TopicPartition(self._topic, partition)
             step = _outcome(outcomes[tp]) if tp in outcomes else ShareStep.DOUBTFUL
-            self._note(step, partition)
+            self._add_event(step, partition)
             if step is not ShareStep.REFUSED:
                 done = (offset for offset, kind in by_offset.items() if kind in DONE)
                 self._history.done.setdefault(partition, set()).update(done)
@@ -102,10 +102,12 @@ class VerifiedShareConsumer(ShareConsumer):
             responded = not fetched.errors
         finally:
             if not responded:
-                self._note(ShareStep.BLIND)
+                self._add_event(ShareStep.BLIND)
         for partition, first, last, count in _runs(fetched.records):
             term = terms.get(TopicPartition(self._topic, partition), NO_EPOCH)
-            self._note(ShareStep.DELIVERED, partition, first, last, count, node_id, term, since)
+            self._add_event(
+                ShareStep.DELIVERED, partition, first, last, count, node_id, term, since
+            )
             if count >= self._history.delivery_limit:
                 done = self._history.done.setdefault(partition, set())
                 done.update(range(first, last + 1))
