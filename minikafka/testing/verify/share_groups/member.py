@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from minikafka.client import AcknowledgeType, ShareConsumer, ShareConsumerConfig, ShareRecord
 from minikafka.core.client.consumer.share_session import (
@@ -35,6 +35,7 @@ class VerifiedShareConsumer(ShareConsumer):
         self._history = history
         self._topic = topic
         self._number = history.add_member(name)
+        self._sending: dict[int, set[int]] = {}  # offsets to be done, by partition
         self._ended = False
 
     async def consume(self, leaves: asyncio.Event) -> None:
@@ -51,6 +52,7 @@ class VerifiedShareConsumer(ShareConsumer):
         """See ``Living``."""
         self._add_event(ShareStep.BLIND)
         self._ended = True
+        self._add_done(self._sending)  # nobody will tell
         await kill(self._scene, self, task)
 
     def _chance(self, one_in: int) -> bool:
@@ -69,27 +71,33 @@ class VerifiedShareConsumer(ShareConsumer):
 
     async def _acknowledge(self, records: Iterable[ShareRecord]) -> None:
         """Acknowledge records, and note the outcome for each partition."""
-        kinds: dict[int, dict[int, AcknowledgeType]] = {}
+        partitions: set[int] = set()
+        self._sending = {}
         for record in records:
-            place = TopicPartition(record.topic, record.partition), record.offset
-            if place in self._held:
-                node = self._held[place][0]
-                kind = kinds.setdefault(record.partition, {})[record.offset] = self._kind()
-                self.acknowledge(record, kind)
-                term = self._term(place[0])
-                self._add_event(
-                    ShareStep.SENT, record.partition, record.offset, record.offset, kind, node, term
-                )
-        if not kinds:
+            tp = TopicPartition(record.topic, record.partition)
+            if (tp, record.offset) not in self._held:
+                continue
+            node, kind = self._held[tp, record.offset][0], self._kind()
+            self.acknowledge(record, kind)
+            place = tp.partition, record.offset, record.offset
+            self._add_event(ShareStep.SENT, *place, kind, node, self._term(tp))
+            partitions.add(tp.partition)
+            if kind in DONE:
+                self._sending.setdefault(tp.partition, set()).add(record.offset)
+        if not partitions:
             return
         outcomes = await self.commit()
-        for partition, by_offset in kinds.items():
+        for partition in sorted(partitions):
             tp = TopicPartition(self._topic, partition)
             step = _outcome(outcomes[tp]) if tp in outcomes else ShareStep.DOUBTFUL
             self._add_event(step, partition)
-            if step is not ShareStep.REFUSED:
-                done = (offset for offset, kind in by_offset.items() if kind in DONE)
-                self._history.done.setdefault(partition, set()).update(done)
+            if step is ShareStep.REFUSED:
+                self._sending.pop(partition, None)
+        self._add_done(self._sending)
+
+    def _add_done(self, offsets: Mapping[int, Iterable[int]]) -> None:
+        for partition, more in offsets.items():
+            self._history.done.setdefault(partition, set()).update(more)
 
     async def _fetch(
         self, node_id: int, session: ShareFetchSession, places: list[SharePlace]
@@ -109,8 +117,7 @@ class VerifiedShareConsumer(ShareConsumer):
                 ShareStep.DELIVERED, partition, first, last, count, node_id, term, since
             )
             if count >= self._history.delivery_limit:
-                done = self._history.done.setdefault(partition, set())
-                done.update(range(first, last + 1))
+                self._add_done({partition: range(first, last + 1)})
         return fetched
 
     def _term(self, tp: TopicPartition) -> int:
