@@ -11,7 +11,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.workload import Scene
 
 LOOK_MS: Final = 200
-LIFE_MS: Final = 15_000
+LIFE_MS: Final = 40_000
 ABSENCE_MS: Final = 1_000
 
 
