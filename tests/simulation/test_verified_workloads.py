@@ -17,9 +17,9 @@ AWAY_S = 3.0
 MORE = 30
 
 
-@pytest.mark.mission("JUDGE-1", "JUDGE-2")
+@pytest.mark.mission("JUDGE-1", "JUDGE-2", "JUDGE-3")
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("workload", ["delete-records"])
+@pytest.mark.parametrize("workload", ["delete-records", "compacted"])
 def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await up(cluster)

@@ -10,6 +10,7 @@ from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 from minikafka.testing.verify.append.load import Append
+from minikafka.testing.verify.compacted.load import Compacted
 from minikafka.testing.verify.deletions.load import DeleteRecords
 from minikafka.testing.verify.report import RunVerdict, verdict
 from minikafka.testing.verify.workload import MakeWorkload, RunConfig, Scene
@@ -18,7 +19,9 @@ POLL_MS = 200
 PROGRESS_MS = 1_000
 
 # By their names for ``--workload``.
-WORKLOADS: Mapping[str, MakeWorkload] = {each.name: each for each in (Append, DeleteRecords)}
+WORKLOADS: Mapping[str, MakeWorkload] = {
+    each.name: each for each in (Append, DeleteRecords, Compacted)
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from minikafka.client import Admin, Consumer, ConsumerConfig
 from minikafka.client.session import ClusterSession
@@ -36,7 +36,7 @@ class Append:
     promise: ClassVar[str] = "nothing lost, doubled, reordered or misread"
 
     # What a reader does at an offset that is not there: its records were read before.
-    _reset: ClassVar[str] = "none"
+    _reset: ClassVar[Literal["none", "earliest"]] = "none"
 
     def __init__(self, scene: Scene, topic: str = "") -> None:
         config = scene.config
