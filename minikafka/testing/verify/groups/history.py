@@ -12,7 +12,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.testing.verify.event_table import EventTable
 
 
-class Step(IntEnum):
+class GroupStep(IntEnum):
     """The kinds of events."""
 
     ASSIGNED = 0  # the member owns the partition, in this epoch; repeated after each rebalance
@@ -26,14 +26,14 @@ class Step(IntEnum):
     SETTLED = 8  # the load has ended; from now on the members leave
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """An event of a member and a partition, ``at_ms`` into the run.
 
     ``epoch`` is the generation or the member epoch. ENDED and SETTLED have no partition.
     """
 
     row: int
-    step: Step
+    step: GroupStep
     at_ms: int
     member: int
     epoch: int
@@ -42,11 +42,13 @@ class Event(NamedTuple):
     last: int
 
 
-def new_events() -> EventTable[Event]:
-    return EventTable("bqiiiqq", lambda row, values: Event(row, Step(values[0]), *values[1:]))
+def new_events() -> EventTable[GroupEvent]:
+    return EventTable(
+        "bqiiiqq", lambda row, values: GroupEvent(row, GroupStep(values[0]), *values[1:])
+    )
 
 
-class Member(NamedTuple):
+class MemberLife(NamedTuple):
     """One life of a member. ``identity`` is the group instance id of a static member, which lives
     several times, or else the name."""
 
@@ -54,7 +56,7 @@ class Member(NamedTuple):
     identity: str
 
 
-class Offsets:
+class LoggedOffsets:
     """The offsets of the records of a partition in the final reading, in increasing order."""
 
     def __init__(self) -> None:
@@ -87,14 +89,14 @@ class GroupHistory:
 
     group: str
     protocol: str = "classic"
-    members: list[Member] = field(default_factory=list)
-    events: EventTable[Event] = field(default_factory=new_events)
-    log: dict[int, Offsets] = field(default_factory=dict)
+    members: list[MemberLife] = field(default_factory=list)
+    events: EventTable[GroupEvent] = field(default_factory=new_events)
+    log: dict[int, LoggedOffsets] = field(default_factory=dict)
     received: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
 
     def add_member(self, name: str, instance: str | None = None) -> int:
         """Add a life of a member; return its number in the events."""
-        self.members.append(Member(name, instance or name))
+        self.members.append(MemberLife(name, instance or name))
         return len(self.members) - 1

@@ -27,7 +27,12 @@ from typing import NamedTuple
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.testing.verify.event_table import NOTHING
 from minikafka.testing.verify.finding import Finding
-from minikafka.testing.verify.groups.history import Event, GroupHistory, Offsets, Step
+from minikafka.testing.verify.groups.history import (
+    GroupEvent,
+    GroupHistory,
+    GroupStep,
+    LoggedOffsets,
+)
 
 
 class GroupFinding(Enum):
@@ -43,7 +48,7 @@ class GroupFinding(Enum):
     UNPROVEN = "no commit was acknowledged, and nothing is proven"
 
 
-class About(NamedTuple):
+class GroupAbout(NamedTuple):
     """What a finding is about: the events of a partition in these rows, both included."""
 
     group: str
@@ -52,7 +57,7 @@ class About(NamedTuple):
     last_row: int
 
 
-class Commit(NamedTuple):
+class SentCommit(NamedTuple):
     row: int
     epoch: int
     offset: int
@@ -74,7 +79,7 @@ class Stint:
     epoch: int
     starts: list[int]
     position: int | None = None
-    sending: Commit | None = None
+    sending: SentCommit | None = None
     acknowledged: int | None = None
     doubtful: list[int] = field(default_factory=list)
 
@@ -82,18 +87,18 @@ class Stint:
 def judge(history: GroupHistory) -> list[Finding]:
     """Return all broken promises by partition, in the order of time; empty if there is none."""
     partitions = sorted({*history.log, *history.written, *history.committed})
-    judges = {partition: PartitionJudge(history, partition) for partition in partitions}
+    judges = {partition: GroupPartitionJudge(history, partition) for partition in partitions}
     for event in history.events:
         if event.partition in judges:
             judges[event.partition].see(event)
-        elif event.step is Step.ENDED:
+        elif event.step is GroupStep.ENDED:
             for each in judges.values():
                 each.member_ends(event.member)
-        elif event.step is Step.SETTLED:
+        elif event.step is GroupStep.SETTLED:
             for each in judges.values():
                 each.settle(event.row)
     findings: list[Finding] = []
-    if not history.events.counts[Step.COMMITTED]:
+    if not history.events.counts[GroupStep.COMMITTED]:
         findings.append(
             Finding(GroupFinding.UNPROVEN, f"group {history.group}", "no commit was acknowledged")
         )
@@ -103,7 +108,7 @@ def judge(history: GroupHistory) -> list[Finding]:
     return findings
 
 
-class PartitionJudge:
+class GroupPartitionJudge:
     """Checks one partition. ``see`` is called with its events, ``member_ends`` and ``settle`` in
     between, and ``end`` at the end."""
 
@@ -111,24 +116,26 @@ class PartitionJudge:
         self.findings: list[Finding] = []
         self._history = history
         self._partition = partition
-        self._log = history.log.get(partition, Offsets())
+        self._log = history.log.get(partition, LoggedOffsets())
         self._stints: list[Stint] = []
         self._open: dict[int, Stint] = {}  # by member
         self._latest: dict[int, Stint] = {}  # by member
-        self._strays: list[Commit] = []  # after a newer stint had begun, and not refused for sure
+        self._strays: list[
+            SentCommit
+        ] = []  # after a newer stint had begun, and not refused for sure
         self._given: list[tuple[int, int]] = []  # first and last offsets
         self._pairs: set[tuple[int, int]] = set()  # stints, as two owners
         self._steps = {
-            Step.ASSIGNED: self._assigned,
-            Step.REVOKED: self._ceased,
-            Step.LOST: self._ceased,
-            Step.POLLED: self._polled,
-            Step.SENT: self._sent,
-            Step.COMMITTED: self._committed,
-            Step.REFUSED: self._refused,
+            GroupStep.ASSIGNED: self._assigned,
+            GroupStep.REVOKED: self._ceased,
+            GroupStep.LOST: self._ceased,
+            GroupStep.POLLED: self._polled,
+            GroupStep.SENT: self._sent,
+            GroupStep.COMMITTED: self._committed,
+            GroupStep.REFUSED: self._refused,
         }
 
-    def see(self, event: Event) -> None:
+    def see(self, event: GroupEvent) -> None:
         self._steps[event.step](event)
 
     def member_ends(self, member: int) -> None:
@@ -139,7 +146,7 @@ class PartitionJudge:
 
     # -- ownership
 
-    def _assigned(self, event: Event) -> Stint:
+    def _assigned(self, event: GroupEvent) -> Stint:
         stint = self._open.get(event.member)
         if stint is None:
             number, starts = len(self._stints), self._possible()
@@ -153,10 +160,10 @@ class PartitionJudge:
                 self._add_two_owners(other, stint, event)
         return stint
 
-    def _ceased(self, event: Event) -> None:
+    def _ceased(self, event: GroupEvent) -> None:
         self._open.pop(event.member, None)
 
-    def _add_two_owners(self, older: Stint, newer: Stint, event: Event) -> None:
+    def _add_two_owners(self, older: Stint, newer: Stint, event: GroupEvent) -> None:
         pair = min(older.number, newer.number), max(older.number, newer.number)
         if pair not in self._pairs:
             self._pairs.add(pair)
@@ -168,7 +175,7 @@ class PartitionJudge:
 
     # -- records
 
-    def _polled(self, event: Event) -> None:
+    def _polled(self, event: GroupEvent) -> None:
         stint = self._stint_of(event)
         for newer in self._stints[stint.number + 1 :]:
             if newer.began_at <= event.epoch and not self._is_same(stint, newer):
@@ -191,7 +198,7 @@ class PartitionJudge:
         else:
             self._given.append((event.first, event.last))
 
-    def _check_start(self, stint: Stint, event: Event) -> None:
+    def _check_start(self, stint: Stint, event: GroupEvent) -> None:
         """Check that a stint begins at the committed offset."""
         strays = (commit.offset for commit in self._strays if commit.row > stint.row)
         starts = [*stint.starts, *strays]
@@ -206,10 +213,10 @@ class PartitionJudge:
 
     # -- commits
 
-    def _sent(self, event: Event) -> None:
-        self._stint_of(event).sending = Commit(event.row, event.epoch, event.first)
+    def _sent(self, event: GroupEvent) -> None:
+        self._stint_of(event).sending = SentCommit(event.row, event.epoch, event.first)
 
-    def _committed(self, event: Event) -> None:
+    def _committed(self, event: GroupEvent) -> None:
         stint = self._stint_of(event)
         commit, stint.sending = stint.sending, None
         if commit is None:
@@ -225,7 +232,7 @@ class PartitionJudge:
         else:
             stint.acknowledged = commit.offset
 
-    def _refused(self, event: Event) -> None:
+    def _refused(self, event: GroupEvent) -> None:
         self._give_up_commit(self._stint_of(event))
 
     def _give_up_commit(self, stint: Stint) -> None:
@@ -238,11 +245,11 @@ class PartitionJudge:
         else:
             stint.doubtful.append(commit.offset)
 
-    def _is_stray(self, stint: Stint, commit: Commit) -> bool:
+    def _is_stray(self, stint: Stint, commit: SentCommit) -> bool:
         """Whether a newer stint had begun before the commit."""
         return any(newer.row < commit.row for newer in self._stints[stint.number + 1 :])
 
-    def _fence(self, stint: Stint, commit: Commit) -> Stint | None:
+    def _fence(self, stint: Stint, commit: SentCommit) -> Stint | None:
         """Return the newer stint for which the coordinator must refuse a commit."""
         for newer in self._stints[stint.number + 1 :]:
             if newer.row > commit.row or newer.member == stint.member:
@@ -297,7 +304,7 @@ class PartitionJudge:
                 self._add(GroupFinding.SKIPPED, text, 0, last_row)
             position = max(position, last + 1)
 
-    def _stint_of(self, event: Event) -> Stint:
+    def _stint_of(self, event: GroupEvent) -> Stint:
         """Return the member's stint. One that was not assigned what it uses gets it by that."""
         known = self._open.get(event.member) or self._latest.get(event.member)
         return known or self._assigned(event)
@@ -311,7 +318,7 @@ class PartitionJudge:
 
     def _add(self, kind: GroupFinding, text: str, first_row: int, last_row: int) -> None:
         group, partition = self._history.group, self._partition
-        about = About(group, partition, first_row, last_row)
+        about = GroupAbout(group, partition, first_row, last_row)
         self.findings.append(Finding(kind, f"group {group} partition {partition}", text, about))
 
 
@@ -319,7 +326,7 @@ def _words(offsets: list[int]) -> str:
     return " or ".join(map(str, sorted(set(offsets))))
 
 
-def evidence(history: GroupHistory, about: About) -> Iterator[str]:
+def evidence(history: GroupHistory, about: GroupAbout) -> Iterator[str]:
     """Yield the events of a finding, line by line; of many, the first and the last ones."""
     rows = [
         event
@@ -334,17 +341,17 @@ def evidence(history: GroupHistory, about: About) -> Iterator[str]:
 MOST_LINES = 40
 
 
-def _line(history: GroupHistory, event: Event) -> str:
+def _line(history: GroupHistory, event: GroupEvent) -> str:
     who = "the group" if event.member < 0 else history.members[event.member].name
     words = {
-        Step.ASSIGNED: f"has the partition in epoch {event.epoch}",
-        Step.REVOKED: "gives the partition up",
-        Step.LOST: "learns that it has lost the partition",
-        Step.POLLED: f"receives {event.first} to {event.last} in epoch {event.epoch}",
-        Step.SENT: f"commits {event.first} in epoch {event.epoch}",
-        Step.COMMITTED: f"has committed {event.first}",
-        Step.REFUSED: f"does not know whether {event.first} is committed",
-        Step.ENDED: "has ended",
-        Step.SETTLED: "has settled",
+        GroupStep.ASSIGNED: f"has the partition in epoch {event.epoch}",
+        GroupStep.REVOKED: "gives the partition up",
+        GroupStep.LOST: "learns that it has lost the partition",
+        GroupStep.POLLED: f"receives {event.first} to {event.last} in epoch {event.epoch}",
+        GroupStep.SENT: f"commits {event.first} in epoch {event.epoch}",
+        GroupStep.COMMITTED: f"has committed {event.first}",
+        GroupStep.REFUSED: f"does not know whether {event.first} is committed",
+        GroupStep.ENDED: "has ended",
+        GroupStep.SETTLED: "has settled",
     }
     return f"{event.at_ms / 1000:.3f} s: {who} {words[event.step]}"

@@ -13,9 +13,9 @@ from minikafka.testing.verify.append.fill import ends_of_acknowledged, fill
 from minikafka.testing.verify.append.history import Written
 from minikafka.testing.verify.append.writer import ask_for_identity
 from minikafka.testing.verify.finding import Finding
-from minikafka.testing.verify.groups.history import GroupHistory, Offsets, Step
-from minikafka.testing.verify.groups.judge import About, evidence, judge
-from minikafka.testing.verify.groups.member import GroupMember
+from minikafka.testing.verify.groups.history import GroupHistory, GroupStep, LoggedOffsets
+from minikafka.testing.verify.groups.judge import GroupAbout, evidence, judge
+from minikafka.testing.verify.groups.member import VerifiedMember
 from minikafka.testing.verify.lives import ABSENCE_MS, LOOK_MS, Seats
 from minikafka.testing.verify.workload import Scene
 
@@ -64,7 +64,7 @@ class GroupLoad:
         while scene.now_ms() < end_ms and not (written and self._is_whole()):
             await scene.sleep(LOOK_MS)
             written = self.history.written
-        self.history.events.add(Step.SETTLED, scene.now_ms())
+        self.history.events.add(GroupStep.SETTLED, scene.now_ms())
 
     def _is_whole(self) -> bool:
         history = self.history
@@ -73,7 +73,7 @@ class GroupLoad:
             history.received.get(partition, 0) >= end for partition, end in history.written.items()
         )
 
-    def _make(self, seat: int, name: str) -> GroupMember:
+    def _make(self, seat: int, name: str) -> VerifiedMember:
         config = ConsumerConfig(
             group_id=self.history.group,
             group_instance_id=f"{self._scene.run}-{seat}" if self._is_static else None,
@@ -82,7 +82,7 @@ class GroupLoad:
             max_poll_interval_ms=SESSION_MS,
             **self._keys,
         )
-        return GroupMember(self._scene, self.history, self._topic, config, name)
+        return VerifiedMember(self._scene, self.history, self._topic, config, name)
 
     def _absence_ms(self) -> int:
         """Static members mostly come back within their session."""
@@ -131,7 +131,7 @@ class Groups:
     async def conclude(self) -> None:
         scene = self._scene
         partitions = [TopicPartition(self._topic, at) for at in range(scene.config.partitions)]
-        log = {tp.partition: Offsets() for tp in partitions}
+        log = {tp.partition: LoggedOffsets() for tp in partitions}
         config = ConsumerConfig(auto_offset_reset="earliest")
         async with Consumer(scene.world, scene.client, config) as consumer:
             consumer.assign(partitions)
@@ -149,22 +149,22 @@ class Groups:
     def evidence(self, finding: Finding) -> Iterator[str]:
         for group in self._groups:
             if finding.about and group.history.group == finding.about[0]:
-                yield from evidence(group.history, About(*finding.about))
+                yield from evidence(group.history, GroupAbout(*finding.about))
 
     def counts(self) -> dict[str, int]:
         histories = [group.history for group in self._groups]
 
-        def sum_of(step: Step) -> int:
+        def sum_of(step: GroupStep) -> int:
             return sum(history.events.counts[step] for history in histories)
 
         return {
-            "polls": sum_of(Step.POLLED),
+            "polls": sum_of(GroupStep.POLLED),
             "groups": len(histories),
             "members": sum(len(history.members) for history in histories),
-            "commits_acknowledged": sum_of(Step.COMMITTED),
-            "commits_refused_or_in_doubt": sum_of(Step.REFUSED),
-            "partitions_assigned": sum_of(Step.ASSIGNED),
-            "partitions_lost": sum_of(Step.LOST),
+            "commits_acknowledged": sum_of(GroupStep.COMMITTED),
+            "commits_refused_or_in_doubt": sum_of(GroupStep.REFUSED),
+            "partitions_assigned": sum_of(GroupStep.ASSIGNED),
+            "partitions_lost": sum_of(GroupStep.LOST),
             "records_written": self._written.acknowledged,
         }
 

@@ -9,7 +9,7 @@ from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Rebalance
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.event_table import NOTHING
-from minikafka.testing.verify.groups.history import GroupHistory, Step
+from minikafka.testing.verify.groups.history import GroupHistory, GroupStep
 from minikafka.testing.verify.lives import kill
 from minikafka.testing.verify.workload import Scene
 
@@ -19,7 +19,7 @@ NAPS_ONE_IN, NAP_MS = 60, 10_000
 HANDS_OVER_ONE_IN = 2  # the revocations before which a moody member commits
 
 
-class GroupMember(RebalanceListener):
+class VerifiedMember(RebalanceListener):
     """One life of a member. It is moody until the load ends: it stands still, perhaps for longer
     than ``max.poll.interval.ms``, and has not always committed what it gives up."""
 
@@ -66,19 +66,19 @@ class GroupMember(RebalanceListener):
 
     # -- what is noted
 
-    def _note(self, step: Step, epoch: int, partition: int, *places: int) -> None:
+    def _note(self, step: GroupStep, epoch: int, partition: int, *places: int) -> None:
         if not self._ended:
             now_ms = self._scene.now_ms()
             self._history.events.add(step, now_ms, self._number, epoch, partition, *places)
 
     def _end(self) -> None:
-        self._note(Step.ENDED, self._epoch, NOTHING)
+        self._note(GroupStep.ENDED, self._epoch, NOTHING)
         self._ended, self.owned = True, frozenset()
 
     def _receive(self, records: list[ConsumerRecord]) -> None:
         epoch = self._epoch if self._is_classic else self._consumer.group_metadata.generation
         for partition, first, last in _runs(records):
-            self._note(Step.POLLED, epoch, partition, first, last)
+            self._note(GroupStep.POLLED, epoch, partition, first, last)
             self._positions[partition] = last + 1
             if not self._ended:
                 self._history.received[partition] = max(
@@ -92,14 +92,14 @@ class GroupMember(RebalanceListener):
             return
         epoch = self._consumer.group_metadata.generation
         for partition, offset in offsets.items():
-            self._note(Step.SENT, epoch, partition, offset)
+            self._note(GroupStep.SENT, epoch, partition, offset)
             del self._positions[partition]
         named = {TopicPartition(self._topic, number): at for number, at in offsets.items()}
         try:
             await self._consumer.commit(named)
-            outcome = Step.COMMITTED
+            outcome = GroupStep.COMMITTED
         except KafkaError:
-            outcome = Step.REFUSED
+            outcome = GroupStep.REFUSED
         for partition, offset in offsets.items():
             self._note(outcome, epoch, partition, offset)
 
@@ -109,18 +109,18 @@ class GroupMember(RebalanceListener):
         self._epoch = self._consumer.group_metadata.generation
         self.owned = frozenset(tp.partition for tp in self._consumer.assignment)
         for partition in sorted(self.owned):
-            self._note(Step.ASSIGNED, self._epoch, partition)
+            self._note(GroupStep.ASSIGNED, self._epoch, partition)
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         if not self._is_moody or self._chance(HANDS_OVER_ONE_IN):
             going = {tp.partition for tp in partitions}
             await self._commit({p: at for p, at in self._positions.items() if p in going})
-        self._give_up(Step.REVOKED, partitions)
+        self._give_up(GroupStep.REVOKED, partitions)
 
     async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self._give_up(Step.LOST, partitions)
+        self._give_up(GroupStep.LOST, partitions)
 
-    def _give_up(self, step: Step, partitions: Iterable[TopicPartition]) -> None:
+    def _give_up(self, step: GroupStep, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             self._note(step, self._epoch, tp.partition)
             self._positions.pop(tp.partition, None)

@@ -46,7 +46,7 @@ class ShareFinding(Enum):
     UNPROVEN = "no acceptance was confirmed, and nothing is proven"
 
 
-class About(NamedTuple):
+class ShareAbout(NamedTuple):
     """What a finding is about: a record."""
 
     partition: int
@@ -54,7 +54,7 @@ class About(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Acknowledgement:
+class SentAcknowledgement:
     """An acknowledgement of one record. ``outcome`` is None while it is under way."""
 
     row: int
@@ -67,17 +67,19 @@ class Acknowledgement:
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class SharedRecord:
     """What is known of one record: its deliveries, and what was acknowledged."""
 
     deliveries: list[ShareEvent] = field(default_factory=list)
-    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    acknowledgements: list[SentAcknowledgement] = field(default_factory=list)
 
     @property
     def count(self) -> int:
         return max((each.value for each in self.deliveries), default=0)
 
-    def may_be_done(self, but_for: Acknowledgement | None = None, before_row: int = MAX) -> bool:
+    def may_be_done(
+        self, but_for: SentAcknowledgement | None = None, before_row: int = MAX
+    ) -> bool:
         """Whether an acceptance or rejection that was sent before a row may have succeeded."""
         return any(
             each.kind in DONE and each.outcome is not ShareStep.REFUSED and each.row < before_row
@@ -88,10 +90,10 @@ class Record:
 
 def judge(history: ShareHistory) -> list[Finding]:
     """Return all broken promises by partition, in the order of time; empty if there is none."""
-    judges: dict[int, PartitionJudge] = {}
+    judges: dict[int, SharePartitionJudge] = {}
     blind_ms = [each.at_ms for each in history.events if each.step is ShareStep.BLIND]
     for partition in history.written:
-        judges[partition] = PartitionJudge(history, partition, blind_ms)
+        judges[partition] = SharePartitionJudge(history, partition, blind_ms)
     for event in history.events:
         if event.partition in judges:
             judges[event.partition].see(event)
@@ -112,10 +114,10 @@ class Suspect(NamedTuple):
     kind: ShareFinding
     offset: int
     text: str
-    sent: Acknowledgement
+    sent: SentAcknowledgement
 
 
-class PartitionJudge:
+class SharePartitionJudge:
     """Checks one partition. ``see`` is called with its events, and ``end`` at the end."""
 
     def __init__(self, history: ShareHistory, partition: int, blind_ms: list[int]) -> None:
@@ -123,8 +125,10 @@ class PartitionJudge:
         self.accepted = 0
         self._history = history
         self._partition = partition
-        self._records: dict[int, Record] = defaultdict(Record)
-        self._sent: dict[int, list[tuple[int, Acknowledgement]]] = defaultdict(list)  # by member
+        self._records: dict[int, SharedRecord] = defaultdict(SharedRecord)
+        self._sent: dict[int, list[tuple[int, SentAcknowledgement]]] = defaultdict(
+            list
+        )  # by member
         self._blind_ms = blind_ms
         self._suspects: list[Suspect] = []
         self._deliveries: list[ShareEvent] = []
@@ -162,12 +166,12 @@ class PartitionJudge:
                     self._add(ShareFinding.COUNT_BACK, offset, text)
             record.deliveries.append(event)
 
-    def _count_of(self, record: Record, known: Acknowledgement) -> int:
+    def _count_of(self, record: SharedRecord, known: SentAcknowledgement) -> int:
         """Return the delivery count of what a member has acknowledged."""
         delivery = self._delivery_of(record, known)
         return 0 if delivery is None else delivery.value
 
-    def _delivery_of(self, record: Record, known: Acknowledgement) -> ShareEvent | None:
+    def _delivery_of(self, record: SharedRecord, known: SentAcknowledgement) -> ShareEvent | None:
         """Return the delivery that an acknowledgement is about: the member's last one before the
         outcome, since a fetch that is under way may acquire the record again."""
         own = (
@@ -182,7 +186,7 @@ class PartitionJudge:
     def _acknowledged(self, event: ShareEvent) -> None:
         kind = AcknowledgeType(event.value)
         for offset in range(event.first, event.last + 1):
-            sent = Acknowledgement(event.row, event.member, kind, event.node, event.term)
+            sent = SentAcknowledgement(event.row, event.member, kind, event.node, event.term)
             self._records[offset].acknowledgements.append(sent)
             self._sent[event.member].append((offset, sent))
 
@@ -194,7 +198,7 @@ class PartitionJudge:
                 self.accepted += sent.kind is AcknowledgeType.ACCEPT
                 self._check_holder(offset, sent)
 
-    def _check_holder(self, offset: int, sent: Acknowledgement) -> None:
+    def _check_holder(self, offset: int, sent: SentAcknowledgement) -> None:
         """Check a confirmed acknowledgement: its sender held the record, and nobody else did."""
         record, name = self._records[offset], self._name(sent.member)
         suspect = None
@@ -226,7 +230,9 @@ class PartitionJudge:
             if _counts(each, sent)
         )
 
-    def _delivered_between(self, record: Record, sent: Acknowledgement) -> ShareEvent | None:
+    def _delivered_between(
+        self, record: SharedRecord, sent: SentAcknowledgement
+    ) -> ShareEvent | None:
         """Return a delivery to another member while the sender held the record."""
         own = self._delivery_of(record, sent)
         return next(
@@ -243,7 +249,7 @@ class PartitionJudge:
         )
 
     def _may_be_over(
-        self, record: Record, since_ms: int, until_ms: int = MAX, before_row: int = MAX
+        self, record: SharedRecord, since_ms: int, until_ms: int = MAX, before_row: int = MAX
     ) -> bool:
         """Whether a record had been delivered as often as the limit allows, perhaps unseen, by
         fetches before a row. ``since_ms`` and ``until_ms`` are the life of the record."""
@@ -263,7 +269,7 @@ class PartitionJudge:
         for suspect in filter(self._is_proven, self._suspects):
             self._add(suspect.kind, suspect.offset, suspect.text)
         for offset, sent_ms in self._history.written.get(self._partition, {}).items():
-            record = self._records.get(offset) or Record()
+            record = self._records.get(offset) or SharedRecord()
             if record.may_be_done() or self._may_be_over(record, sent_ms):
                 continue
             if record.deliveries:
@@ -277,17 +283,17 @@ class PartitionJudge:
         return self._history.members[member]
 
     def _add(self, kind: ShareFinding, offset: int, text: str) -> None:
-        where, about = f"partition {self._partition}", About(self._partition, offset)
+        where, about = f"partition {self._partition}", ShareAbout(self._partition, offset)
         self.findings.append(Finding(kind, where, f"offset {offset}: {text}", about))
 
 
-def _counts(delivery: ShareEvent, known: Acknowledgement) -> bool:
+def _counts(delivery: ShareEvent, known: SentAcknowledgement) -> bool:
     """Whether the broker of a delivery led the partition at least as late as that of an
     acknowledgement, as far as the members knew."""
     return delivery.node == known.node or delivery.term >= known.term
 
 
-def _done_before(record: Record, sent: Acknowledgement) -> Acknowledgement | None:
+def _done_before(record: SharedRecord, sent: SentAcknowledgement) -> SentAcknowledgement | None:
     """Return an acknowledgement that had settled the record before one was sent."""
     return next(
         (
@@ -301,7 +307,7 @@ def _done_before(record: Record, sent: Acknowledgement) -> Acknowledgement | Non
     )
 
 
-def evidence(history: ShareHistory, about: About) -> Iterator[str]:
+def evidence(history: ShareHistory, about: ShareAbout) -> Iterator[str]:
     """Yield what happened to a record, line by line in the order of time."""
     open_of: set[int] = set()  # members with acknowledgements under way
     for event in history.events:

@@ -16,7 +16,7 @@ from minikafka.testing.verify.append.writer import ask_for_identity
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.lives import ABSENCE_MS, LOOK_MS, Seats
 from minikafka.testing.verify.share_groups.history import ShareHistory, ShareStep
-from minikafka.testing.verify.share_groups.judge import About, evidence, judge
+from minikafka.testing.verify.share_groups.judge import ShareAbout, evidence, judge
 from minikafka.testing.verify.share_groups.member import VerifiedShareConsumer
 from minikafka.testing.verify.workload import Scene
 
@@ -30,7 +30,7 @@ GROUP_CONFIGS = {
 }
 
 
-class ShareGroups:
+class ShareGroupsWorkload:
     """See ``Workload``."""
 
     name: ClassVar[str] = "share-groups"
@@ -97,7 +97,7 @@ class ShareGroups:
 
     def evidence(self, finding: Finding) -> Iterator[str]:
         if finding.about:
-            yield from evidence(self.history, About(*finding.about))
+            yield from evidence(self.history, ShareAbout(*finding.about))
 
     def counts(self) -> dict[str, int]:
         counts = self.history.events.counts

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from minikafka.testing.verify.groups.history import GroupHistory, Offsets, Step
+from minikafka.testing.verify.groups.history import GroupHistory, GroupStep, LoggedOffsets
 from minikafka.testing.verify.groups.judge import GroupFinding, evidence, judge
 
 PARTITIONS = range(2)
@@ -79,7 +79,7 @@ class Group:
     def _is_due(self, bug: GroupFinding) -> bool:
         return self._bug is bug and not self.planted and self._step > ACTIONS // 2
 
-    def _note(self, step: Step, member: Member, partition: int = -1, *places: int) -> None:
+    def _note(self, step: GroupStep, member: Member, partition: int = -1, *places: int) -> None:
         events = self.history.events
         events.add(step, next(self._now_ms), member.number, member.epoch, partition, *places)
 
@@ -115,7 +115,7 @@ class Group:
         """End a member; a commit that is under way may be stored."""
         if member.commit is not None and self.dice.randrange(2):
             self._store(member.commit)
-        self._note(Step.ENDED, member)
+        self._note(GroupStep.ENDED, member)
         self._members.remove(member)
 
     def _fence(self) -> None:
@@ -129,7 +129,7 @@ class Group:
             if member.fenced:
                 self._drop_commit(member)
                 for partition in member.positions:
-                    self._note(Step.LOST, member, partition)
+                    self._note(GroupStep.LOST, member, partition)
                 member.positions, member.begins = {}, {}
                 member.fenced = any(
                     other is not member and other.identity == member.identity
@@ -166,7 +166,7 @@ class Group:
             self.planted = True
 
     def _assign(self, member: Member, partition: int) -> None:
-        self._note(Step.ASSIGNED, member, partition)
+        self._note(GroupStep.ASSIGNED, member, partition)
         if partition not in member.positions:
             member.positions[partition] = self._committed.get(partition, 0)
             member.begins[partition] = partition in self._acknowledged
@@ -177,7 +177,7 @@ class Group:
             if self.dice.randrange(2):
                 self._start_commit(member, partition)
                 self._drop_commit(member)
-            self._note(Step.REVOKED, member, partition)
+            self._note(GroupStep.REVOKED, member, partition)
             del member.positions[partition]
             member.begins.pop(partition, None)
 
@@ -209,7 +209,7 @@ class Group:
             position, self.planted = 0, True
         if position < end:
             last = self.dice.randrange(position, end)
-            self._note(Step.POLLED, member, partition, position, last)
+            self._note(GroupStep.POLLED, member, partition, position, last)
             member.positions[partition] = last + 1
             member.begins.pop(partition, None)
 
@@ -224,7 +224,7 @@ class Group:
         offset = member.positions[partition]
         if not offset:
             return
-        self._note(Step.SENT, member, partition, offset)
+        self._note(GroupStep.SENT, member, partition, offset)
         self._sent.add((partition, offset))
         accepted = not member.fenced and self.dice.randrange(8) > 0
         newer = any(partition in other.positions for other in self._alive() if other is not member)
@@ -259,10 +259,10 @@ class Group:
         self._store(commit)
         fails = self._bug is GroupFinding.UNPROVEN or not self.dice.randrange(8)
         if commit.accepted and (not fails or self._bug is GroupFinding.FENCED_COMMIT):
-            self._note(Step.COMMITTED, member, commit.partition, commit.offset)
+            self._note(GroupStep.COMMITTED, member, commit.partition, commit.offset)
             self._acknowledged.add(commit.partition)
         else:
-            self._note(Step.REFUSED, member, commit.partition, commit.offset)
+            self._note(GroupStep.REFUSED, member, commit.partition, commit.offset)
 
     # -- the end
 
@@ -281,13 +281,13 @@ class Group:
                     self._start_commit(member, partition)
                     self._drop_commit(member)
         self.planted = self.planted or self._bug in (GroupFinding.STUCK, GroupFinding.UNPROVEN)
-        self.history.events.add(Step.SETTLED, next(self._now_ms))
+        self.history.events.add(GroupStep.SETTLED, next(self._now_ms))
         for member in list(self._members):
             self._revoke(member, list(member.positions))
             self._stop(member)
         self._forget_a_commit()
         for partition, end in self._ends.items():
-            log = self.history.log[partition] = Offsets()
+            log = self.history.log[partition] = LoggedOffsets()
             for offset in range(end):
                 log.append(offset)
             self.history.written[partition] = end
