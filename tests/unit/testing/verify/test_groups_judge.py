@@ -11,6 +11,8 @@ import pytest
 from minikafka.testing.verify.groups.history import GroupHistory, GroupStep, LoggedOffsets
 from minikafka.testing.verify.groups.judge import GroupFinding, evidence, judge
 
+pytestmark = pytest.mark.mission("JUDGE-30", "JUDGE-31")
+
 PARTITIONS = range(2)
 ACTIONS = 120
 

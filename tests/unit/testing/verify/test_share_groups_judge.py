@@ -12,6 +12,8 @@ from minikafka.client import AcknowledgeType
 from minikafka.testing.verify.share_groups.history import ShareHistory, ShareStep
 from minikafka.testing.verify.share_groups.judge import DONE, ShareFinding, evidence, judge
 
+pytestmark = pytest.mark.mission("JUDGE-32")
+
 LIMIT = 5
 ACTIONS = 150
 MEMBERS = 3
