@@ -8,7 +8,9 @@ import pytest
 
 from minikafka.testing.simulator.cluster import SimCluster
 from minikafka.testing.simulator.faults import killed, paused
+from minikafka.testing.verify.groups.load import Groups, StaticGroups
 from minikafka.testing.verify.run import WORKLOADS, Progress, Run
+from minikafka.testing.verify.share_groups.load import ShareGroupsWorkload
 from minikafka.testing.verify.workload import RunConfig
 from tests.support.simulated.verified import up
 
@@ -17,16 +19,25 @@ AWAY_S = 3.0
 MORE = 30
 
 
-@pytest.mark.mission("JUDGE-1", "JUDGE-2", "JUDGE-3")
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("workload", ["delete-records", "compacted"])
+OF_GROUPS = {each.name: each for each in (Groups, StaticGroups, ShareGroupsWorkload)}
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+}
+SEEDS = {"delete-records": 3, "compacted": 3, "groups": 2, "static-groups": 1, "share-groups": 1}
+
+
+@pytest.mark.mission("JUDGE-1", "JUDGE-2", "JUDGE-3", "JUDGE-30", "JUDGE-31", "JUDGE-32")
+@pytest.mark.parametrize(
+    ("workload", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)]
+)
 def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await up(cluster)
         config = RunConfig(3_600_000, 2, 1, 3, records_per_s=60)
         reports: list[Progress] = []
         world, client = cluster.client_host.world, cluster.client_config
-        run = Run(world, client, config, reports.append, [WORKLOADS[workload]])
+        run = Run(world, client, config, reports.append, [{**WORKLOADS, **OF_GROUPS}[workload]])
 
         def done() -> int:
             return sum(next(iter(reports[-1].counts[workload].values())) for _ in reports[-1:])
@@ -50,4 +61,4 @@ def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
         await asyncio.wait([running])
         running.result()
 
-    SimCluster(seed).run(scenario)
+    SimCluster(seed, settings=SETTINGS).run(scenario)
