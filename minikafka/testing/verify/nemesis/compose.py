@@ -1,0 +1,212 @@
+"""The place of a nemesis that is a project of docker-compose, by its signals and networks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from minikafka.core.client.cluster_view import Node
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.testing.verify.nemesis.places import Act, BrokerActs, BrokerPlace
+from minikafka.testing.verify.nemesis.plan import ZOOKEEPER, FaultKind
+
+PROJECT: Final = "com.docker.compose.project"
+SERVICE: Final = "com.docker.compose.service"
+# The variables by which images know the id of their broker.
+ID_VARIABLES: Final = (
+    "KAFKA_BROKER_ID",
+    "KAFKA_NODE_ID",
+    "KAFKA_CFG_BROKER_ID",
+    "KAFKA_CFG_NODE_ID",
+)
+MISSING: Final[Mapping[FaultKind, str]] = {
+    FaultKind.SLOW_DISK: "the engine slows no disk down",
+    FaultKind.FULL_DISK: "the volumes of containers share the disk of their engine",
+    FaultKind.CLOCK: "containers share the clock of their engine",
+    FaultKind.ZOOKEEPER: "no service of the project has zookeeper in its name",
+    FaultKind.ONEWAY: (
+        "it needs root, the commands nsenter and tc, and the engine on this machine"
+    ),
+}
+
+# Runs a command, and returns its standard output; raises OSError.
+Execute: TypeAlias = Callable[..., Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of the project. ``networks`` are the aliases in each network, by its name."""
+
+    name: str
+    service: str
+    environment: Mapping[str, str]
+    networks: Mapping[str, Sequence[str]]
+    pid: int  # 0 if it does not run
+
+    def may_be(self, broker: int) -> bool:
+        for variable in ID_VARIABLES:
+            if variable in self.environment:
+                return self.environment[variable] == str(broker)
+        numbers = re.findall(r"\d+$", self.service)
+        return bool(numbers) and int(numbers[0]) == broker
+
+
+class ComposePlace(BrokerPlace):
+    """The containers of a project. ``execute`` runs the command ``docker``, and for ONEWAY also
+    ``nsenter``; ``is_privileged`` says whether that is possible."""
+
+    def __init__(self, project: str, execute: Execute, is_privileged: bool) -> None:
+        super().__init__(MISSING)
+        self._project = project
+        self._execute = execute
+        self._is_privileged = is_privileged
+        self._containers: dict[int, Container] = {}  # by broker, and ZOOKEEPER
+        self._ending: set[int] = set()
+        self._cut: dict[int, list[str]] = {}  # the networks that a broker was taken from
+        self._mute: dict[int, list[str]] = {}  # the interfaces that send nothing
+
+    async def check(self, nodes: Mapping[int, Node]) -> None:
+        """Raises OSError if the engine does not respond."""
+        found = await self._find_containers()
+        if not found:
+            raise ConfigError(f"the project {self._project} of docker-compose has no container")
+        zookeepers = [each for each in found if "zookeeper" in each.service.lower()]
+        for broker in nodes:
+            candidates = [each for each in found if each.may_be(broker) and each not in zookeepers]
+            if len(candidates) != 1:
+                names = ", ".join(each.name for each in candidates) or "none"
+                raise ConfigError(
+                    f"which container of {self._project} is broker {broker}? ({names}: its service "
+                    f"must end with the id, or the variable {ID_VARIABLES[0]} must have it)"
+                )
+            self._containers[broker] = candidates[0]
+        self.brokers = sorted(nodes)
+        self._find_acts(zookeepers)
+        if self._is_privileged and await self._can_mute():
+            self.acts[FaultKind.ONEWAY] = BrokerActs(self._mute_broker, self._unmute)
+
+    def _find_acts(self, zookeepers: Sequence[Container]) -> None:
+        pausing = BrokerActs(self._docker("pause"), self._unpause)
+        self.acts[FaultKind.STOP] = pausing
+        self.acts[FaultKind.KILL9] = BrokerActs(self._ending_by("KILL"), self._start)
+        self.acts[FaultKind.TERM] = BrokerActs(self._ending_by("TERM"), self._start)
+        self.acts[FaultKind.CUT] = BrokerActs(self._disconnect, self._connect)
+        if zookeepers:
+            self._containers[ZOOKEEPER] = zookeepers[0]
+            self.acts[FaultKind.ZOOKEEPER] = pausing
+
+    async def _find_containers(self) -> list[Container]:
+        ids = await self._execute(
+            "docker", "ps", "-q", "--filter", f"label={PROJECT}={self._project}"
+        )
+        if not ids.split():
+            return []
+        return [
+            container(row)
+            for row in json.loads(await self._execute("docker", "inspect", *ids.split()))
+        ]
+
+    # -------------------------------------------------------------------------------------- signals
+
+    def _docker(self, *words: str) -> Act:
+        async def act(victim: int) -> None:
+            await self._execute("docker", *words, self._containers[victim].name)
+
+        return act
+
+    async def _unpause(self, victim: int) -> None:
+        """The engine refuses to unpause a container that is not paused."""
+        if await self._state(victim, "Paused") == "true":
+            await self._docker("unpause")(victim)
+
+    def _ending_by(self, signal: str) -> Act:
+        async def act(broker: int) -> None:
+            self._ending.add(broker)
+            await self._docker("kill", "-s", signal)(broker)
+            await self._docker("wait")(broker)
+
+        return act
+
+    async def _start(self, broker: int) -> None:
+        if broker in self._ending:
+            await self._docker("wait")(broker)
+            await self._docker("start")(broker)
+            self._ending.remove(broker)
+
+    async def _state(self, victim: int, key: str) -> str:
+        name = self._containers[victim].name
+        return (
+            await self._execute("docker", "inspect", "-f", f"{{{{.State.{key}}}}}", name)
+        ).strip()
+
+    # ------------------------------------------------------------------------------------- networks
+
+    async def _disconnect(self, broker: int) -> None:
+        away = self._cut.setdefault(broker, [])
+        one = self._containers[broker]
+        for network in one.networks:
+            away.append(network)
+            await self._execute("docker", "network", "disconnect", network, one.name)
+
+    async def _connect(self, broker: int) -> None:
+        one = self._containers[broker]
+        for network in self._cut.pop(broker, []):
+            aliases = [word for alias in one.networks[network] for word in ("--alias", alias)]
+            await self._execute("docker", "network", "connect", *aliases, network, one.name)
+
+    async def _can_mute(self) -> bool:
+        """Try it at one broker, with no packet lost: the kernel may lack what is needed."""
+        broker = self.brokers[0]
+        try:
+            await self._set_loss(broker, "0%")
+            await self._unmute(broker)
+        except OSError:
+            self._mute.clear()
+            return False
+        return True
+
+    async def _mute_broker(self, broker: int) -> None:
+        await self._set_loss(broker, "100%")
+
+    async def _set_loss(self, broker: int, loss: str) -> None:
+        """Lose so many of the packets that a broker sends to other containers and hosts."""
+        mute = self._mute.setdefault(broker, [])
+        for interface in await self._interfaces(broker):
+            mute.append(interface)
+            rule = ("dev", interface, "root", "netem", "loss", loss)
+            await self._in_network_of(broker, "tc", "qdisc", "replace", *rule)
+
+    async def _unmute(self, broker: int) -> None:
+        for interface in self._mute.pop(broker, []):
+            await self._in_network_of(broker, "tc", "qdisc", "del", "dev", interface, "root")
+
+    async def _interfaces(self, broker: int) -> list[str]:
+        rows = json.loads(await self._in_network_of(broker, "ip", "-j", "link", "show", "up"))
+        return [row["ifname"] for row in rows if "LOOPBACK" not in row["flags"]]
+
+    async def _in_network_of(self, broker: int, *words: str) -> str:
+        pid = await self._state(broker, "Pid")
+        return await self._execute("nsenter", "-t", pid, "-n", *words)
+
+
+def container(row: Mapping[str, Any]) -> Container:
+    """Parse what `docker inspect` tells of one container."""
+    given = [text.partition("=") for text in row["Config"]["Env"] or ()]
+    networks = row["NetworkSettings"]["Networks"]
+    return Container(
+        row["Name"].removeprefix("/"),
+        row["Config"]["Labels"].get(SERVICE, ""),
+        {name: value for name, _, value in given},
+        {name: tuple(facts["Aliases"] or ()) for name, facts in networks.items()},
+        row["State"]["Pid"],
+    )
+
+
+def is_privileged() -> bool:
+    """Whether this process may enter the networks of containers."""
+    return os.geteuid() == 0 and all(map(shutil.which, ("nsenter", "tc", "ip")))
