@@ -129,7 +129,7 @@ VERBS = {
     ),
     "verify": (
         "minikafka.cli.records.verify",
-        "write and read records for a while, and report lost ones",
+        "work with a cluster for a while, and report every promise that it breaks",
     ),
     "pipeline": ("minikafka.cli.pipeline", "run Spark Declarative Pipelines over topics"),
     "debug": ("minikafka.cli.cluster.debug", "show the internal state of one broker"),

@@ -75,4 +75,4 @@ def test_a_full_disk_refuses_and_nothing_is_lost(small_disk: Path, tmp_path: Pat
         (small_disk / "filler").unlink()
         cluster.until_whole()
         load.until_more()
-        assert load.finish()["in_doubt"] == 0
+        assert load.finish()["counts"]["in_doubt"] == 0

@@ -141,7 +141,7 @@ def check_containers(compose: Compose) -> None:
         *("verify", "--bootstrap-server", INSIDE, "--duration-s", "5", "--json"),
     )
     assert json.loads(verdict)["ok"]
-    assert json.loads(verdict)["acknowledged"] > 0
+    assert json.loads(verdict)["workloads"]["append"]["counts"]["records_acknowledged"] > 0
     read = ("--topic", TOPIC, "--from-beginning", "--max-messages", str(RECORDS))
     told = inside(compose, "consume", "--bootstrap-server", INSIDE, *read)
     assert sorted(map(int, told.split())) == list(range(RECORDS))
@@ -196,7 +196,7 @@ def test_the_profile_secure(compose: Compose, tmp_path: Path) -> None:
         *("--topic", "app-containers", "--duration-s", "3", "--json"),
     )
     assert verdict.returncode == 0, verdict.stderr
-    assert json.loads(verdict.stdout)["acknowledged"] > 0
+    assert json.loads(verdict.stdout)["workloads"]["append"]["counts"]["records_acknowledged"] > 0
     with pytest.raises(KafkaException):
         AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=2)
     reach = "import socket; socket.getaddrinfo('secure-zookeeper', 2181)"

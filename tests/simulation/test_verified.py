@@ -38,7 +38,9 @@ def test_clocks_that_jump() -> None:
             assert all(len(cluster.nodes()) == 3 for _ in cluster.broker_ids)
 
         verdict = await verified(cluster, jumps)
-        assert verdict.in_doubt == 0
-        assert verdict.worst_ms < 1_000, "nobody who is alive has been taken for dead"
+        assert verdict.counts["in_doubt"] == 0
+        assert verdict.counts["longest_wait_ms"] < 1_000, (
+            "nobody who is alive has been taken for dead"
+        )
 
     SimCluster(11).run(scenario)

@@ -1,4 +1,4 @@
-"""The verb `verify`: write and read records for a while, and report lost or wrong ones."""
+"""The verb `verify`: work with a cluster for a while, and report every promise that it breaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from minikafka.cli.verb_parser import (
     pairs,
 )
 from minikafka.kernel.ports import World
-from minikafka.testing.verify.run import Progress, Run, RunConfig
+from minikafka.testing.verify.report import count_in_words
+from minikafka.testing.verify.run import WORKLOADS, Progress, Run
+from minikafka.testing.verify.workload import RunConfig
 
 REQUEST_TIMEOUT_MS = 5_000  # how long a frozen broker is believed in
 PIPE_PROGRESS_S = 10
@@ -24,16 +26,22 @@ PIPE_PROGRESS_S = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
     parser.add_argument(
-        "--duration-s", type=float, default=30, help="how long to produce, in seconds (30)"
+        "--workload",
+        action="append",
+        choices=WORKLOADS,
+        help="what to do with the cluster; repeatable, several work side by side (append)",
+    )
+    parser.add_argument(
+        "--duration-s", type=float, default=30, help="how long to work, in seconds (30)"
     )
     parser.add_argument("--producers", type=int, default=3, help="number of producers (3)")
     parser.add_argument("--consumers", type=int, default=2, help="number of consumers (2)")
-    parser.add_argument("--partitions", type=int, default=6, help="partitions of the topic (6)")
+    parser.add_argument("--partitions", type=int, default=6, help="partitions of a topic (6)")
     parser.add_argument(
         "--replication-factor",
         type=int,
         default=-1,
-        help="of the topic (3, or the number of brokers)",
+        help="of a topic (3, or the number of brokers)",
     )
     parser.add_argument(
         "--records-per-s", type=int, default=1_000, help="of all producers together (1000)"
@@ -41,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--value-bytes", type=int, default=100, help="size of a record's value (100)"
     )
-    parser.add_argument("--topic", default="", help="name of the topic to create (a new one)")
+    parser.add_argument("--topic", default="", help="name of the topic of append (a new one)")
     parser.add_argument(
-        "--keep-topic", action="store_true", help="do not delete the topic after success"
+        "--keep-topic", action="store_true", help="do not delete the topics after success"
     )
-    add_pairs_argument(parser, "--topic-config", "a setting of the topic; repeatable")
+    add_pairs_argument(parser, "--topic-config", "a setting of the topics; repeatable")
     parser.add_argument(
         "--not-idempotent",
         action="store_true",
@@ -78,8 +86,10 @@ def run(args: argparse.Namespace) -> int:
     client = client_config(args, request_timeout_ms=REQUEST_TIMEOUT_MS)
     shown = ProgressLine(int(args.progress_s * 1000))
 
+    workloads = [WORKLOADS[name] for name in dict.fromkeys(args.workload or ["append"])]
+
     async def work(world: World) -> int:
-        running = Run(world, client, config, shown.update)
+        running = Run(world, client, config, shown.update, workloads)
         call_once_when_asked_to_stop(running.stop)
         try:
             verdict = await running.execute()
@@ -90,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n".join(verdict.lines()))
         if not verdict.ok:
-            print(f"minikafka: topic {running.topic} is kept", file=sys.stderr)
+            print(f"minikafka: kept: {', '.join(verdict.topics)}", file=sys.stderr)
         return 0 if verdict.ok else 1
 
     return run_client(work)
@@ -106,12 +116,9 @@ class ProgressLine:
         self._open = False
 
     def update(self, progress: Progress) -> None:
-        text = (
-            f"{progress.elapsed_ms // 1000:>4} s  {progress.acknowledged:,} acknowledged, "
-            f"{progress.in_doubt:,} in doubt, {progress.read:,} read"
-        )
+        text = f"{progress.elapsed_ms // 1000:>4} s  {_counts_in_words(progress)}"
         if progress.silent_ms >= 1000:
-            text += f", no acknowledgement for {progress.silent_ms / 1000:.0f} s"
+            text += f", no success for {progress.silent_ms / 1000:.0f} s"
         if self._on_terminal:
             self._open = True
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
@@ -122,3 +129,12 @@ class ProgressLine:
     def end(self) -> None:
         if self._open:
             print(file=sys.stderr)
+
+
+def _counts_in_words(progress: Progress) -> str:
+    """Return the first count of each workload, and all counts of a single one."""
+    if len(progress.counts) == 1:
+        (counts,) = progress.counts.values()
+        return ", ".join(count_in_words(*pair) for pair in counts.items())
+    first = (next(iter(counts.items())) for counts in progress.counts.values())
+    return ", ".join(count_in_words(*pair) for pair in first)

@@ -145,7 +145,8 @@ async def _join(broker: Connection, member: dict[str, str]) -> uuid.UUID:
             raise RuntimeError(f"a member does not join: {response}")
         epoch = response.member_epoch
         if response.assignment is not None and response.assignment.topic_partitions:
-            return response.assignment.topic_partitions[0].topic_id
+            topic_id: uuid.UUID = response.assignment.topic_partitions[0].topic_id
+            return topic_id
         await asyncio.sleep(0.05)
 
 

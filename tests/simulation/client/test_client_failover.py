@@ -20,8 +20,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.server.zookeeper import paths
 from minikafka.testing.simulated import SimulatedCluster, play
-from minikafka.testing.verify.history import Written
-from minikafka.testing.verify.writer import NOBODY, Writer, WriterConfig
+from minikafka.testing.verify.append.history import Written
+from minikafka.testing.verify.append.writer import NOBODY, Writer, WriterConfig
 
 T0 = TopicPartition("t", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -194,7 +194,7 @@ async def failover(
     return elected_ms - killed_ms, again_ms - elected_ms, requests
 
 
-@pytest.mark.mission("CLI-FAST-1", "CLI-FAST-2", "CLI-FAST-3")
+@pytest.mark.mission("CFAST-1", "CFAST-2", "CFAST-3")
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize(("seed", "after_ms"), [(0, 100), (1, 300), (2, None)])
 def test_a_client_loses_little_beyond_the_election(

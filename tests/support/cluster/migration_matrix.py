@@ -18,11 +18,15 @@ COLUMNS = ("migration", "acked", "lost", "doubled", "longest pause ms")
 def matrix_row(name: str, verdict: Mapping[str, Any]) -> Sequence[str]:
     """Return the row of a verdict of `minikafka verify`. The longest pause is the longest time from
     a record's first send to its acknowledgement."""
-    counts = verdict["counts"]
+    counts, found = verdict["counts"], verdict["found"]
     return (
         name,
-        *(str(verdict["acknowledged"]), str(counts.get("lost", 0)), str(counts.get("doubled", 0))),
-        str(verdict["worst_ms"]),
+        *(
+            str(counts["records_acknowledged"]),
+            str(found.get("lost", 0)),
+            str(found.get("doubled", 0)),
+        ),
+        str(counts["longest_wait_ms"]),
     )
 
 

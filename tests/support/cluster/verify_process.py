@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.real_cluster import MINIKAFKA
 
-COUNT = re.compile(r"([\d,]+) acknowledged")
+COUNT = re.compile(r"([\d,]+) records acknowledged")
 
 
 class VerifyProcess:
@@ -57,17 +57,17 @@ class VerifyProcess:
         until(more, f"{count} more acknowledged", limit_s)
 
     def finish(self) -> dict[str, Any]:
-        """End the load and return its verdict, which must be good."""
+        """End the load and return the verdict of the workload, which must be good."""
         verdict = self.verdict(0)
         assert verdict["ok"]
         return verdict
 
     def verdict(self, expected_status: int) -> dict[str, Any]:
-        """End the load, check its exit status, and return its verdict."""
+        """End the load, check its exit status, and return the verdict of the workload."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         status = self._process.wait(timeout=180)
         said = self._out.read_text()
         assert status == expected_status, said or self._err.read_text()
-        verdict: dict[str, Any] = json.loads(said)
+        verdict: dict[str, Any] = json.loads(said)["workloads"]["append"]
         return verdict

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.simulator.cluster import LogEvent, SimCluster
-from minikafka.testing.verify.report import RunVerdict
-from minikafka.testing.verify.run import Progress, Run, RunConfig
+from minikafka.testing.verify.report import RunVerdict, WorkloadVerdict
+from minikafka.testing.verify.run import Progress, Run
+from minikafka.testing.verify.workload import RunConfig
 
 TOPIC = "watched"
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))
@@ -36,7 +37,7 @@ async def up(cluster: SimCluster) -> None:
     await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
 
 
-async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> RunVerdict:
+async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> WorkloadVerdict:
     """Run ``fault`` under load. All brokers must be back afterwards, and the load continues."""
     await up(cluster)
     config = RunConfig(
@@ -53,7 +54,7 @@ async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) ->
     running = cluster.spawn_client(execute(), "verify")
 
     def acknowledged() -> int:
-        return reports[-1].acknowledged if reports else 0
+        return reports[-1].counts["append"]["records_acknowledged"] if reports else 0
 
     await cluster.until("load", lambda: acknowledged() > ENOUGH)
     await cluster.until_whole(*PARTITIONS)
@@ -65,4 +66,4 @@ async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) ->
     await asyncio.wait([running])
     running.result()
     assert verdicts[0].ok, "\n".join(verdicts[0].lines())
-    return verdicts[0]
+    return verdicts[0].workloads[0]

@@ -81,7 +81,7 @@ async def test_an_attempt_outlives_its_cancelled_caller() -> None:
         assert network.connects == 1
 
 
-@pytest.mark.mission("CLI-FAST-5")
+@pytest.mark.mission("CFAST-5")
 @jumping
 async def test_a_refused_connection_is_an_answer_and_the_next_broker_is_tried_at_once() -> None:
     async with connecting() as (session, network, cluster):

@@ -227,7 +227,7 @@ def test_list_offsets_requests_carry_the_known_leader_epoch(brokers: Brokers) ->
     assert [row.current_leader_epoch for row in topic.partitions] == [4, 4]
 
 
-@pytest.mark.mission("CLI-FAST-3")
+@pytest.mark.mission("CFAST-3")
 def test_lookups_are_repeated_soon_and_ever_later(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +248,7 @@ def test_lookups_are_repeated_soon_and_ever_later(
     assert brokers.asked[:4] == ["a", "b", "a", "b"], "the next broker at once"
 
 
-@pytest.mark.mission("CLI-FAST-4")
+@pytest.mark.mission("CFAST-4")
 def test_metadata_with_an_older_leader_epoch_are_not_taken(brokers: Brokers) -> None:
     """A broker that has not heard of the failover yet still names the dead leader (KIP-320)."""
     cluster, tp = cluster_of(), partitions(1)[0]

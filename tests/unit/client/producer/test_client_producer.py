@@ -174,7 +174,7 @@ async def test_a_broker_that_dies_and_a_leader_elsewhere() -> None:
         assert (await waiting).offset == 1
 
 
-@pytest.mark.mission("CLI-FAST-1", "CLI-FAST-2")
+@pytest.mark.mission("CFAST-1", "CFAST-2")
 @jumping
 async def test_a_thousand_batches_of_a_dead_leader_are_one_metadata_request_and_all_move() -> None:
     world = client_world()

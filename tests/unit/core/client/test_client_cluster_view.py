@@ -113,7 +113,7 @@ def test_a_leader_that_is_no_known_broker_is_not_used() -> None:
     assert view.leaders == {}
 
 
-@pytest.mark.mission("CLI-FAST-4")
+@pytest.mark.mission("CFAST-4")
 def test_a_lagging_broker_does_not_send_us_back() -> None:
     view = merge(ClusterView(), metadata_response([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     stale = merge(view, metadata_response([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
@@ -125,7 +125,7 @@ def test_a_lagging_broker_does_not_send_us_back() -> None:
     assert unknown.leaders == {TopicPartition("t", 0): 2}
 
 
-@pytest.mark.mission("CLI-FAST-4")
+@pytest.mark.mission("CFAST-4")
 def test_a_response_without_brokers_is_from_a_broker_that_has_just_started() -> None:
     with pytest.raises(KafkaError, match="brokers are starting"):
         merge(ClusterView(), metadata_response([], brokers=[]), ["t"])

@@ -89,7 +89,7 @@ def test_retriable_errors_are_retried_ever_later_until_the_deadline() -> None:
     assert retries.next_delay_ms(error, 1 << 50, None, MIDDLE) == 1_000
 
 
-@pytest.mark.mission("CLI-FAST-3")
+@pytest.mark.mission("CFAST-3")
 @pytest.mark.parametrize(
     "code",
     [

@@ -73,7 +73,7 @@ def repeats(refresh: MetadataRefresh, count: int, **facts: Any) -> list[int]:
     return waits
 
 
-@pytest.mark.mission("CLI-FAST-1")
+@pytest.mark.mission("CFAST-1")
 def test_a_doubted_leader_is_looked_up_at_once_and_again_soon_until_there_is_another() -> None:
     refresh = refreshed()
     assert refresh.due_ms == MAX_AGE_MS
@@ -108,7 +108,7 @@ def test_an_unreachable_broker_is_looked_up_until_it_is_gone_or_nobody_calls_it(
     assert respond(refresh, view(brokers=(1,)), 9_000, unreachable=((2, 8_999),)) == 309_000
 
 
-@pytest.mark.mission("CLI-FAST-1")
+@pytest.mark.mission("CFAST-1")
 def test_a_thousand_doubts_are_one_request() -> None:
     refresh, many = refreshed(), view((0,) * 1_000)
     for number in range(1_000):
@@ -161,7 +161,7 @@ def test_without_a_response_the_backoff_is_the_usual_one() -> None:
 STEPS = st.lists(st.tuples(st.sampled_from(["want", "doubt", "move", "wait"]), st.integers(0, 300)))
 
 
-@pytest.mark.mission("CLI-FAST-1")
+@pytest.mark.mission("CFAST-1")
 @given(STEPS)
 def test_no_wish_is_forgotten_and_no_broker_is_hammered(steps: list[tuple[str, int]]) -> None:
     """Whatever is asked for: 41 requests a second at most, each wish is served by a later one, and

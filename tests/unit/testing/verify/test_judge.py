@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from enum import Enum
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.testing.verify.history import (
+from minikafka.testing.verify.append.history import (
     IN_DOUBT,
     SOMEWHERE,
     History,
@@ -16,9 +17,10 @@ from minikafka.testing.verify.history import (
     RecordId,
     Written,
 )
-from minikafka.testing.verify.judge import FindingKind, judge
-from minikafka.testing.verify.report import verdict
-from minikafka.testing.verify.writer import identify, key_of, value_of
+from minikafka.testing.verify.append.judge import FindingKind, judge
+from minikafka.testing.verify.append.load import Append
+from minikafka.testing.verify.append.writer import identify, key_of, value_of
+from minikafka.testing.verify.report import WorkloadVerdict, verdict
 
 Logs = dict[int, list[RecordId]]
 
@@ -61,8 +63,20 @@ class Stage:
                 reading.see(partition, offset, record, 1000 + offset)
         return reading
 
-    def kinds(self) -> list[FindingKind]:
+    def kinds(self) -> list[Enum]:
         return [finding.kind for finding in judge(self.history())]
+
+
+class Ended(Append):
+    """A workload that has this history."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.topics = ["t"]
+
+
+def told(history: History) -> WorkloadVerdict:
+    return verdict(Ended(history))
 
 
 def test_a_good_history() -> None:
@@ -70,10 +84,14 @@ def test_a_good_history() -> None:
     stage.readers = {"reader 1": stage.logs, "reader 2": {0: stage.logs[0][:3]}}
     stage.marks = {0: len(stage.logs[0])}
     assert stage.kinds() == []
-    told = verdict("t", stage.history(), [])
-    assert told.ok
-    assert told.headline().startswith("ok: nothing lost")
-    assert (told.acknowledged, told.read, told.worst_ms) == (24, 27, 5)
+    good = told(stage.history())
+    assert good.headline().startswith("ok: nothing lost")
+    assert good.counts == {
+        "records_acknowledged": 24,
+        "in_doubt": 0,
+        "read": 27,
+        "longest_wait_ms": 5,
+    }
 
 
 def test_records_in_doubt_may_be_present_or_missing() -> None:
@@ -81,7 +99,7 @@ def test_records_in_doubt_may_be_present_or_missing() -> None:
     stage.append(0, IN_DOUBT)
     stage.logs[0].append(stage.append(0, IN_DOUBT))
     assert stage.kinds() == []
-    assert verdict("t", stage.history(), []).in_doubt == 2
+    assert told(stage.history()).counts["in_doubt"] == 2
 
 
 def test_an_acknowledgement_without_an_offset() -> None:
@@ -96,13 +114,14 @@ def test_a_record_that_is_lost() -> None:
     stage = Stage()
     lost = stage.logs[1].pop()
     (finding,) = judge(stage.history())
-    assert (finding.kind, finding.partition, finding.records) == (FindingKind.LOST, 1, (lost,))
-    told = verdict("t", stage.history(), [finding])
-    lines = list(told.lines())
+    assert finding.kind is FindingKind.LOST
+    assert (finding.where, finding.about) == ("partition 1", (lost,))
+    bad = told(stage.history())
+    lines = [bad.headline(), *bad.finding_lines()]
     assert lines[0].startswith("FAILED: 1 lost; 24 records acknowledged")
     assert "acknowledged at offset 11 at 0.115 s" in lines[2]
     assert lines[3] == "      final reading: did not see it"
-    assert told.as_json()["counts"] == {"lost": 1}
+    assert bad.as_json()["found"] == {"lost": 1}
 
 
 def test_a_record_that_was_lost_in_the_middle_moves_the_others() -> None:
@@ -181,7 +200,7 @@ def test_a_reader_that_saw_a_vanished_record_is_reported() -> None:
     stage.readers = {"reader 1": {0: [*stage.logs[0], ghost]}}
     (finding,) = judge(stage.history())
     assert finding.kind is FindingKind.BEYOND
-    assert finding.records == (ghost,)
+    assert finding.about == (ghost,)
     assert finding.text == "reader 1 read offset 12, where nothing is now"
 
 
@@ -191,7 +210,7 @@ def test_a_reader_that_saw_another_record_there() -> None:
     stage.readers = {"reader 1": {0: [*stage.logs[0][:5], ghost]}}
     (finding,) = judge(stage.history())
     assert finding.kind is FindingKind.BEYOND
-    assert finding.records == (ghost, stage.logs[0][5])
+    assert finding.about == (ghost, stage.logs[0][5])
 
 
 def test_a_high_watermark_that_was_too_high() -> None:
@@ -243,7 +262,7 @@ def test_an_unreadable_record_is_lost_and_does_not_blame_the_reader() -> None:
     stage.readers = {"reader 1": stage.logs}
     history = stage.history()
     history.readings[0].short_of = {0: 13}
-    assert [(f.kind, f.records) for f in judge(history)] == [(FindingKind.LOST, (lost,))]
+    assert [(f.kind, f.about) for f in judge(history)] == [(FindingKind.LOST, (lost,))]
 
 
 def test_nothing_acknowledged_proves_nothing() -> None:
@@ -251,9 +270,11 @@ def test_nothing_acknowledged_proves_nothing() -> None:
     assert stage.kinds() == [FindingKind.UNPROVEN]
     stage.append(0, IN_DOUBT)
     history = stage.history()
-    told = verdict("t", history, judge(history))
-    assert not told.ok
-    assert told.headline().startswith("FAILED: 1 unproven; 0 records acknowledged, 1 in doubt")
+    assert (
+        told(history)
+        .headline()
+        .startswith("FAILED: 1 unproven; 0 records acknowledged, 1 in doubt")
+    )
 
 
 PLANTED = {

@@ -10,8 +10,10 @@ import pytest
 from minikafka.client import ClientConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.verify.report import RunVerdict
-from minikafka.testing.verify.run import Progress, Run, RunConfig
+from minikafka.testing.verify.append.load import Append
+from minikafka.testing.verify.report import RunVerdict, WorkloadVerdict
+from minikafka.testing.verify.run import Progress, Run
+from minikafka.testing.verify.workload import RunConfig
 from tests.support.client.fake_cluster import HANG_UP, FakeCluster, FakePartition
 from tests.support.world.client_world import client_world, jumping
 
@@ -81,7 +83,7 @@ class Planted(FakeCluster):
 
 async def run_against(
     kind: type[FakePartition], fault: Any = None, **config: Any
-) -> tuple[RunVerdict, Planted, list[Progress]]:
+) -> tuple[WorkloadVerdict, Planted, list[Progress]]:
     world = client_world()
     cluster = Planted(world)
     cluster.kind = kind
@@ -92,16 +94,17 @@ async def run_against(
     settings = {"duration_ms": 3_000, "partitions": 2, "records_per_s": 200, **config}
     client = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
     verdict = await Run(world, client, RunConfig(**settings), heard.append).execute()
-    return verdict, cluster, heard
+    return verdict.workloads[0], cluster, heard
 
 
 @jumping
 async def test_a_cluster_that_keeps_its_promises() -> None:
     verdict, cluster, heard = await run_against(FakePartition)
-    assert verdict.ok, verdict.headline()
-    assert 400 < verdict.acknowledged <= 600
-    assert verdict.read == 2 * verdict.acknowledged
-    assert verdict.in_doubt == 0
+    assert not verdict.findings, verdict.headline()
+    acknowledged = verdict.counts["records_acknowledged"]
+    assert 400 < acknowledged <= 600
+    assert verdict.counts["read"] == 2 * acknowledged
+    assert verdict.counts["in_doubt"] == 0
     assert cluster.topic_ids == {}, "the topic is deleted"
     assert [p.elapsed_ms // 1000 for p in heard[:2]] == [1, 2]
     identities = {request.transactional_id for request in cluster.requests(ApiKey.INIT_PRODUCER_ID)}
@@ -116,10 +119,9 @@ def test_one_that_does_not(kind: type[FakePartition], expected: str) -> None:
     @jumping
     async def scenario() -> None:
         verdict, cluster, _ = await run_against(kind, producers=1)
-        assert not verdict.ok
-        assert expected in verdict.as_json()["counts"]
+        assert expected in verdict.as_json()["found"]
         assert cluster.topic_ids != {}, "the topic is kept"
-        assert any("sent to partition 0" in line for line in verdict.lines())
+        assert any("sent to partition 0" in line for line in verdict.finding_lines())
 
     scenario()
 
@@ -150,7 +152,7 @@ async def test_an_append_with_a_lost_response() -> None:
         return await Run(world, client, config).execute()
 
     assert (await verdict_of(FakePartition, True)).ok
-    assert (await verdict_of(Amnesiac, True)).as_json()["counts"].keys() == {"doubled"}
+    assert (await verdict_of(Amnesiac, True)).workloads[0].as_json()["found"].keys() == {"doubled"}
     assert (await verdict_of(Amnesiac, False)).ok
 
 
@@ -158,25 +160,25 @@ async def test_an_append_with_a_lost_response() -> None:
 async def test_errors_that_pass() -> None:
     faults = [HANG_UP, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS]
     verdict, _, _ = await run_against(FakePartition, faults)
-    assert verdict.ok, verdict.headline()
+    assert not verdict.findings, verdict.headline()
 
 
 @jumping
 async def test_errors_that_do_not_leave_records_in_doubt() -> None:
     verdict, cluster, _ = await run_against(FakePartition, [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
-    assert verdict.ok
-    assert verdict.in_doubt > 0
+    assert not verdict.findings
+    assert verdict.counts["in_doubt"] > 0
     # One to see whether that works, one for each producer, one for the doubt.
     assert len(cluster.requests(ApiKey.INIT_PRODUCER_ID)) == 1 + 3 + 1
 
 
 def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow clients are waited for; those without progress are reported."""
-    read_some = Run._read_some
+    read_some = Append._read_some
     wakes_at_ms = 0
 
-    async def late(run: Run, consumer: Any, reading: Any, positions: Any) -> None:
-        if reading.name == "reader 2" and run._now_ms() < wakes_at_ms:
+    async def late(run: Append, consumer: Any, reading: Any, positions: Any) -> None:
+        if reading.name == "reader 2" and run._scene.now_ms() < wakes_at_ms:
             await asyncio.sleep(1)
         else:
             await read_some(run, consumer, reading, positions)
@@ -186,14 +188,14 @@ def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal wakes_at_ms
         wakes_at_ms = 30_000  # the load takes 3 s
         verdict, *_ = await run_against(FakePartition)
-        assert verdict.ok, verdict.headline()
-        assert verdict.read == 2 * verdict.acknowledged
+        assert not verdict.findings, verdict.headline()
+        assert verdict.counts["read"] == 2 * verdict.counts["records_acknowledged"]
         wakes_at_ms = 900_000
         verdict, *_ = await run_against(FakePartition)
-        assert verdict.as_json()["counts"] == {"stopped": 2}, "of two partitions"
+        assert verdict.as_json()["found"] == {"stopped": 2}, "of two partitions"
         assert verdict.findings[0].text.startswith("reader 2 stopped after offset -1")
 
-    monkeypatch.setattr(Run, "_read_some", late)
+    monkeypatch.setattr(Append, "_read_some", late)
     scenario()
 
 
@@ -211,4 +213,4 @@ async def test_brokers_that_give_no_producer_ids() -> None:
         world, client, RunConfig(1_000, records_per_s=100, idempotent=False, topic="t")
     ).execute()
     assert verdict.ok
-    assert verdict.topic == "t"
+    assert verdict.topics == ["t"]

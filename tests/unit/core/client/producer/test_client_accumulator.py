@@ -192,7 +192,7 @@ def test_a_retry_comes_first_and_waits_for_its_backoff() -> None:
         assert acc.ready(now, LEADERS).partitions_by_leader == {1: [A]}
 
 
-@pytest.mark.mission("CLI-FAST-2")
+@pytest.mark.mission("CFAST-2")
 def test_a_retry_goes_to_a_new_leader_at_once_and_its_attempts_are_counted_again() -> None:
     acc = accumulator()
     put(acc, A, "a")

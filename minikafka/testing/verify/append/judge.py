@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
 
-from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.testing.verify.history import SOMEWHERE, History, Reading, RecordId
+from minikafka.testing.verify.append.history import SOMEWHERE, History, Reading, RecordId
+from minikafka.testing.verify.finding import Finding
 
 
 class FindingKind(Enum):
-    """The violations that ``judge`` finds, each with its meaning."""
+    """What ``judge`` finds, each with its meaning."""
 
     LOST = "acknowledged, and not there"
     MOVED = "acknowledged at another offset than it is at"
@@ -26,20 +26,11 @@ class FindingKind(Enum):
     REFUSED = "an error that no reader may get"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A violation in a partition (-1: in none); the report shows the history of ``records``."""
-
-    kind: FindingKind
-    partition: int
-    text: str
-    records: tuple[RecordId, ...] = ()
-
-
 class Log:
     """The contents of a partition in the final reading."""
 
-    def __init__(self, final: Reading, partition: int, end: int) -> None:
+    def __init__(self, final: Reading, partition: int, start: int, end: int) -> None:
+        self.start = start
         self.end = end
         self.offsets: list[int] = []
         self.ids: dict[int, RecordId | None] = {}
@@ -60,10 +51,11 @@ def judge(history: History) -> list[Finding]:
     partitions = {*history.ends, *history.final.partitions}
     for reading in history.readings:
         partitions.update(reading.partitions)
-    logs = {p: Log(history.final, p, history.ends.get(p, 0)) for p in sorted(partitions)}
+    starts, ends = history.starts, history.ends
+    logs = {p: Log(history.final, p, starts.get(p, 0), ends.get(p, 0)) for p in sorted(partitions)}
     findings = [*_promises(history, logs), *_order(history, logs)]
     if not any(written.acknowledged for written in history.written):
-        findings.append(Finding(FindingKind.UNPROVEN, -1, "no record was acknowledged"))
+        findings.append(Finding(FindingKind.UNPROVEN, "", "no record was acknowledged"))
     for partition, log in logs.items():
         findings.extend(_contents(history, partition, log))
     for reading in [*history.readings, history.final]:
@@ -80,12 +72,14 @@ def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             log = logs.get(sent.partition)
             places = [] if log is None else log.places.get(sent.id, [])
             where = "" if sent.offset == SOMEWHERE else f" at offset {sent.offset}"
+            if not places and history.starts.get(sent.partition, 0) > max(sent.offset, 0):
+                continue
             if not places:
                 text = f"acknowledged{where}, and not there"
-                yield Finding(FindingKind.LOST, sent.partition, text, (sent.id,))
+                yield _in_partition(FindingKind.LOST, sent.partition, text, (sent.id,))
             elif where and sent.offset not in places:
                 text = f"acknowledged{where}, and there at {_list(places)}"
-                yield Finding(FindingKind.MOVED, sent.partition, text, (sent.id,))
+                yield _in_partition(FindingKind.MOVED, sent.partition, text, (sent.id,))
 
 
 def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
@@ -103,7 +97,7 @@ def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             offset, before = last.get(sent.partition, (-1, sent.id))
             if places[0] < offset:
                 text = f"at offset {places[0]}, and the one sent before it at {offset}"
-                yield Finding(FindingKind.REORDERED, sent.partition, text, (before, sent.id))
+                yield _in_partition(FindingKind.REORDERED, sent.partition, text, (before, sent.id))
             last[sent.partition] = (places[0], sent.id)
 
 
@@ -113,23 +107,25 @@ def _contents(history: History, partition: int, log: Log) -> Iterator[Finding]:
         sent = None if known is None else history.sent(known)
         if sent is None or sent.partition != partition:
             text = f"offset {offset} holds what nobody sent there"
-            yield Finding(FindingKind.STRANGER, partition, text, () if sent is None else (sent.id,))
+            yield _in_partition(
+                FindingKind.STRANGER, partition, text, () if sent is None else (sent.id,)
+            )
     if history.idempotent:
         for record, places in log.places.items():
             if len(places) > 1:
-                yield Finding(
+                yield _in_partition(
                     FindingKind.DOUBLED, partition, f"at offsets {_list(places)}", (record,)
                 )
 
 
 def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[Finding]:
     for text in reading.complaints:
-        yield Finding(FindingKind.REFUSED, -1, f"{reading.name}: {text}")
+        yield Finding(FindingKind.REFUSED, "", f"{reading.name}: {text}")
     for partition, mark in sorted(reading.marks.items()):
         end = logs[partition].end if partition in logs else 0
         if mark > end:
             text = f"{reading.name} received the high watermark {mark}, and the end is {end}"
-            yield Finding(FindingKind.BEYOND, partition, text)
+            yield _in_partition(FindingKind.BEYOND, partition, text)
     for partition in reading.partitions:
         yield from _steps(reading, partition, logs[partition], is_final)
     for partition, end in sorted(reading.short_of.items()):
@@ -137,7 +133,7 @@ def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[
         # Records that no reader could read are reported as lost, not here.
         if is_final or (partition in logs and logs[partition].count_between(last, end)):
             text = f"{reading.name} stopped after offset {last}, and the end is {end}"
-            yield Finding(FindingKind.STOPPED, partition, text)
+            yield _in_partition(FindingKind.STOPPED, partition, text)
 
 
 def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterator[Finding]:
@@ -147,17 +143,25 @@ def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterat
         records = () if seen.id is None else (seen.id,)
         if seen.offset <= position:
             text = f"{reading.name} read offset {seen.offset} after offset {position}"
-            yield Finding(FindingKind.BELOW, partition, text, records)
+            yield _in_partition(FindingKind.BELOW, partition, text, records)
         elif not is_final and (left_out := log.count_between(position, seen.offset)):
             text = f"{reading.name} went from offset {position} to {seen.offset}, over {left_out}"
-            yield Finding(FindingKind.SKIPPED, partition, text, records)
+            yield _in_partition(FindingKind.SKIPPED, partition, text, records)
         position = seen.offset
+        if seen.offset < log.start:
+            continue
         if not is_final and log.ids.get(seen.offset, seen) != seen.id:
             now = log.ids.get(seen.offset)
             there = "nothing" if now is None else f"{now.producer}/{now.number}"
             text = f"{reading.name} read offset {seen.offset}, where {there} is now"
             found = records if now is None else (*records, now)
-            yield Finding(FindingKind.BEYOND, partition, text, found)
+            yield _in_partition(FindingKind.BEYOND, partition, text, found)
+
+
+def _in_partition(
+    kind: FindingKind, partition: int, text: str, about: tuple[RecordId, ...] = ()
+) -> Finding:
+    return Finding(kind, f"partition {partition}", text, about)
 
 
 def _list(offsets: list[int]) -> str:

@@ -46,6 +46,7 @@ class Written:
         self.producer = producer
         self.acknowledged = 0
         self.in_doubt = 0
+        self.longest_wait_ms = 0  # for an acknowledgement
         self._partitions = array("i")
         self._keys = array("i")
         self._sent_ms = array("q")
@@ -70,6 +71,7 @@ class Written:
             self.in_doubt += 1
         else:
             self.acknowledged += 1
+            self.longest_wait_ms = max(self.longest_wait_ms, now_ms - self._sent_ms[number])
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -142,7 +144,8 @@ class History:
     """The history of a whole run.
 
     ``final`` is a complete reading after all records were settled, up to the offsets ``ends`` by
-    partition. ``idempotent``: no record may be in the log twice.
+    partition. ``idempotent``: no record may be in the log twice. Records below ``starts`` may have
+    been deleted.
     """
 
     written: list[Written]
@@ -150,6 +153,7 @@ class History:
     final: Reading
     ends: dict[int, int] = field(default_factory=dict)
     idempotent: bool = True
+    starts: dict[int, int] = field(default_factory=dict)
 
     def sent(self, record: RecordId) -> Sent | None:
         """Return the record with its outcome; None if no producer sent it."""

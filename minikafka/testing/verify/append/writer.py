@@ -15,7 +15,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.builder import build_batch
-from minikafka.testing.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
+from minikafka.testing.verify.append.history import IN_DOUBT, SOMEWHERE, RecordId, Written
 
 
 def value_of(run: bytes, record: RecordId, size_bytes: int) -> bytes:

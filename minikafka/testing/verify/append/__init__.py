@@ -1,0 +1,1 @@
+"""The workload ``append``: idempotent producers, and readers by assignment."""

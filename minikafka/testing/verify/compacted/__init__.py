@@ -1,0 +1,1 @@
+"""The workload ``compacted``: few keys with many versions and tombstones, and full readings."""

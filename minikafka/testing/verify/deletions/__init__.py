@@ -1,0 +1,1 @@
+"""The workload ``delete-records``: ``append`` while an administrator deletes records."""
