@@ -13,10 +13,11 @@ from minikafka.client import ClientConfig
 from minikafka.kernel.ports import World
 from minikafka.testing.verify.nemesis.commands import CommandPlace
 from minikafka.testing.verify.nemesis.compose import ComposePlace, is_privileged
-from minikafka.testing.verify.nemesis.nemesis import Nemesis, NemesisConfig
+from minikafka.testing.verify.nemesis.nemesis import ClusterNemesis, NemesisConfig
 from minikafka.testing.verify.nemesis.places import NemesisPlace, run_command
 from minikafka.testing.verify.nemesis.plan import MEANINGS, FaultKind
 from minikafka.testing.verify.nemesis.up import UpPlace
+from minikafka.testing.verify.workload import TOPIC_PREFIX
 
 ALL = "all"
 COMMAND, END_COMMAND = "--nemesis-command", "--nemesis-end-command"
@@ -91,12 +92,9 @@ def _names() -> list[str]:
 
 
 def nemesis_of(
-    args: argparse.Namespace, world: World, client: ClientConfig, topics: Collection[str]
-) -> Nemesis | None:
-    """Return the nemesis that the options describe; None without --nemesis.
-
-    ``topics`` are the names of the run's topics, which may grow. Raises WrongUsage.
-    """
+    args: argparse.Namespace, world: World, client: ClientConfig
+) -> ClusterNemesis | None:
+    """Return the nemesis that the options describe; None without --nemesis. Raises WrongUsage."""
     begins = _commands(args.nemesis_command, COMMAND)
     ends = _commands(args.nemesis_end_command, END_COMMAND)
     if args.nemesis is None:
@@ -123,7 +121,8 @@ def nemesis_of(
         int(args.nemesis_limit_s * 1000),
         is_choosy,
     )
-    return Nemesis(world, client, config, _places(args, world, begins, ends), topics)
+    places = _places(args, world, begins, ends)
+    return ClusterNemesis(world, client, config, places, args.topic or TOPIC_PREFIX)
 
 
 def _places(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -80,11 +80,11 @@ class CausedFault:
         }
 
 
-class Nemesis:
+class ClusterNemesis:
     """The nemesis of a run: ``prepare`` once, then ``run`` once.
 
-    ``places`` are asked in their order; faults by requests need none. ``topics`` are the names of
-    the run's topics, which may grow.
+    ``places`` are asked in their order; faults by requests need none. The names of the run's topics
+    begin with ``prefix``.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Nemesis:
         client: ClientConfig,
         config: NemesisConfig,
         places: Sequence[NemesisPlace],
-        topics: Collection[str],
+        prefix: str,
     ) -> None:
         self._world = world
         self._client = client
         self._config = config
-        self._places = [*places, PlacementPlace(lambda: Admin(world, client), topics)]
+        self._places = [*places, PlacementPlace(lambda: Admin(world, client), prefix)]
         self._place_of: dict[FaultKind, NemesisPlace] = {}
         self._nodes: dict[int, Node] = {}
         self._started_ms = world.clock.monotonic_ms()
@@ -108,7 +108,7 @@ class Nemesis:
 
     @property
     def ok(self) -> bool:
-        """Whether the cluster was whole after each fault."""
+        """Whether all faults could be caused, and the cluster was whole after each."""
         return not self.complaint
 
     # --------------------------------------------------------------------------------------- before
@@ -156,8 +156,8 @@ class Nemesis:
     async def run(self, stop: asyncio.Event) -> None:
         """Cause faults until ``stop`` is set. All of them have ended when this returns or raises.
 
-        Ends early, with a ``complaint``, if the cluster does not become whole again. Raises OSError
-        if a place cannot cause or end a fault.
+        Ends early, with a ``complaint``, if a place cannot cause or end a fault after all, or the
+        cluster does not become whole.
         """
         config = self._config
         if not self._nodes:
@@ -169,10 +169,13 @@ class Nemesis:
             async with self._new_health() as health:
                 for fault in faults:
                     await self._sleep(fault.calm_ms, stop)
-                    if stop.is_set() or self.complaint:
+                    if stop.is_set():
                         return
                     await self._cause(fault, stop)
-                    await self._recover(health, self.caused[-1])
+                    if not self.complaint:
+                        await self._recover(health, self.caused[-1])
+                    if self.complaint:
+                        return
         finally:
             await uncancelled(self._close())
 
@@ -192,8 +195,10 @@ class Nemesis:
                 await self._sleep(fault.duration_ms, stop)
             finally:
                 await uncancelled(place.end(fault))
-        except KafkaError as error:  # of a request; its fault is no fault of the cluster
+        except KafkaError as error:  # of a request
             caused.failure = str(error)
+        except OSError as error:
+            self.complaint = f"{fault} failed: {error}"
         caused.ended_ms = self._now_ms()
 
     async def _recover(self, health: ClusterHealth, caused: CausedFault) -> None:

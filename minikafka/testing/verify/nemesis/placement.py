@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -25,13 +25,12 @@ Replicas: TypeAlias = tuple[int, ...]  # the preferred leader first
 
 
 class PlacementPlace:
-    """Any cluster, by our admin client. ``topics`` are the names of the run's topics, which may
-    grow: of the other topics only internal ones are touched, and get their replicas back in the
-    end."""
+    """Any cluster, by our admin client. The names of the run's topics begin with ``prefix``: of the
+    other topics only internal ones are touched, and get their replicas back in the end."""
 
-    def __init__(self, admin: Callable[[], Admin], topics: Collection[str]) -> None:
+    def __init__(self, admin: Callable[[], Admin], prefix: str) -> None:
         self._admin = admin
-        self._topics = topics
+        self._prefix = prefix
         self._brokers: Sequence[int] = ()
         self._missing = ""
         self._away: dict[TopicPartition, Replicas] = {}  # moved by the fault of now; where it was
@@ -74,7 +73,6 @@ class PlacementPlace:
         await self._move(self._first)
 
     async def _choose(self, dice: Random) -> dict[TopicPartition, Replicas]:
-        wanted = set(self._topics)
         own: dict[TopicPartition, Replicas] = {}
         internal: dict[TopicPartition, Replicas] = {}
         async with self._admin() as admin:
@@ -83,7 +81,7 @@ class PlacementPlace:
             for number, view in topic.partitions.items():
                 if topic.is_internal:
                     internal[TopicPartition(topic.name, number)] = view.replicas
-                elif topic.name in wanted:
+                elif topic.name.startswith(self._prefix):
                     own[TopicPartition(topic.name, number)] = view.replicas
         chosen: dict[TopicPartition, Replicas] = {}
         for partitions, most in ((own, OWN), (internal, INTERNAL)):

@@ -12,19 +12,20 @@ from minikafka.cli.usage import WrongUsage
 from minikafka.client import ClientConfig
 from minikafka.testing.verify.nemesis.commands import CommandPlace
 from minikafka.testing.verify.nemesis.compose import ComposePlace
-from minikafka.testing.verify.nemesis.nemesis import Nemesis, NemesisConfig
+from minikafka.testing.verify.nemesis.nemesis import ClusterNemesis, NemesisConfig
 from minikafka.testing.verify.nemesis.places import NemesisPlace
 from minikafka.testing.verify.nemesis.plan import FaultKind
 from minikafka.testing.verify.nemesis.up import UpPlace
 from minikafka.world.real.world import real_world
 
 
-def made(*words: str) -> Nemesis | None:
+def made(*words: str) -> ClusterNemesis | None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--replication-factor", type=int, default=-1)
+    parser.add_argument("--topic", default="")
     parser.add_argument("--topic-config", action="append", default=[])
     add_nemesis_arguments(parser)
-    return nemesis_of(parser.parse_args(words), real_world(), ClientConfig(), ())
+    return nemesis_of(parser.parse_args(words), real_world(), ClientConfig())
 
 
 def config_of(*words: str) -> NemesisConfig:

@@ -89,7 +89,7 @@ class AdminOfThree:
 
 
 def place_of(admin: AdminOfThree) -> PlacementPlace:
-    return PlacementPlace(lambda: cast(Admin, admin), ["of-the-run"])
+    return PlacementPlace(lambda: cast(Admin, admin), "of-the-")
 
 
 def fault(kind: FaultKind) -> PlannedFault:
