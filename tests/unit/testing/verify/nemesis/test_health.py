@@ -17,6 +17,8 @@ from minikafka.testing.verify.nemesis.health import (
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.world.client_world import client_world, jumping
 
+pytestmark = pytest.mark.mission("JUDGE-74")
+
 
 def sight(**changes: object) -> BrokerSight:
     view = PartitionView(0, leader=1, replicas=(1, 2), isr=(2, 1))

@@ -105,6 +105,7 @@ async def test_faults_follow_each_other_and_are_timed() -> None:
 
 
 @jumping
+@pytest.mark.mission("JUDGE-73")
 async def test_a_fault_ends_when_the_run_is_stopped_or_cancelled() -> None:
     for cancelled in (False, True):
         nemesis, place = await nemesis_of(FaultKind.KILL9, longest_ms=10_000_000)
@@ -123,6 +124,7 @@ async def test_a_fault_ends_when_the_run_is_stopped_or_cancelled() -> None:
 
 
 @jumping
+@pytest.mark.mission("JUDGE-73")
 async def test_a_fault_that_cannot_be_caused_after_all_ends_the_run() -> None:
     nemesis, place = await nemesis_of(FaultKind.KILL9)
     place.fails = True
@@ -133,6 +135,7 @@ async def test_a_fault_that_cannot_be_caused_after_all_ends_the_run() -> None:
 
 
 @jumping
+@pytest.mark.mission("JUDGE-73")
 async def test_a_cluster_that_stays_broken_ends_the_run() -> None:
     nemesis, place = await nemesis_of(FaultKind.KILL9, recovery_limit_ms=20_000)
     place.heals = False
@@ -145,6 +148,7 @@ async def test_a_cluster_that_stays_broken_ends_the_run() -> None:
 
 
 @jumping
+@pytest.mark.mission("JUDGE-72")
 async def test_what_no_place_can_cause_is_an_error_before_anything_is_broken() -> None:
     nemesis, place = await nemesis_of(FaultKind.KILL9, FaultKind.CLOCK)
     with pytest.raises(ConfigError, match="clock: no clock here"):
@@ -169,6 +173,7 @@ async def test_kinds_may_be_left_out() -> None:
 
 
 @jumping
+@pytest.mark.mission("JUDGE-72")
 async def test_a_cluster_that_is_not_whole_is_not_broken_further() -> None:
     nemesis, place = await nemesis_of(FaultKind.KILL9)
     tp = next(iter(place.cluster.partitions))

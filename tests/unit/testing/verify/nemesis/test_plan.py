@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from minikafka.testing.verify.nemesis.plan import (
     plan,
     spare_brokers,
 )
+
+pytestmark = pytest.mark.mission("JUDGE-71")
 
 LONGEST_MS, CALM_MS = 15_000, 5_000
 BROKERS = st.lists(st.integers(0, 1_000), min_size=1, max_size=9, unique=True)
