@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from minikafka.core.client.cluster_view import Node
@@ -40,7 +40,8 @@ Execute: TypeAlias = Callable[..., Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of the project. ``networks`` are the aliases in each network, by its name."""
+    """A container of the project. ``networks`` are the options that connect it to each network
+    again, by its name: its aliases there, and its address if that was chosen."""
 
     name: str
     service: str
@@ -156,8 +157,8 @@ class ComposePlace(BrokerPlace):
     async def _connect(self, broker: int) -> None:
         one = self._containers[broker]
         for network in self._cut.pop(broker, []):
-            aliases = [word for alias in one.networks[network] for word in ("--alias", alias)]
-            await self._execute("docker", "network", "connect", *aliases, network, one.name)
+            options = one.networks[network]
+            await self._execute("docker", "network", "connect", *options, network, one.name)
 
     async def _can_mute(self) -> bool:
         """Try it at one broker, with no packet lost: the kernel may lack what is needed."""
@@ -202,9 +203,17 @@ def container(row: Mapping[str, Any]) -> Container:
         row["Name"].removeprefix("/"),
         row["Config"]["Labels"].get(SERVICE, ""),
         {name: value for name, _, value in given},
-        {name: tuple(facts["Aliases"] or ()) for name, facts in networks.items()},
+        {name: tuple(connect_options(facts)) for name, facts in networks.items()},
         row["State"]["Pid"],
     )
+
+
+def connect_options(facts: Mapping[str, Any]) -> Iterator[str]:
+    for alias in facts["Aliases"] or ():
+        yield from ("--alias", alias)
+    address = (facts.get("IPAMConfig") or {}).get("IPv4Address")
+    if address:
+        yield from ("--ip", address)
 
 
 def is_privileged() -> bool:

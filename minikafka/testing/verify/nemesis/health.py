@@ -12,7 +12,7 @@ from minikafka.core.client.admin.replicas import list_partition_reassignments
 from minikafka.core.client.admin.topics import describe_cluster_by_metadata, describe_topics
 from minikafka.core.client.calls import Call, ControllerCall
 from minikafka.core.client.cluster_view import Node, TopicView
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import World
 
 R = TypeVar("R")
@@ -112,7 +112,7 @@ class ClusterHealth:
         try:
             moving = await self._call(controller, call)
         except KafkaError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:  # before Kafka 2.4
+            if not error.retriable:  # before Kafka 2.4, or without the permission
                 return ""
             return f"the controller, broker {controller}, does not respond: {error}"
         return next((f"{partition} is being moved" for partition in moving), "")

@@ -44,9 +44,11 @@ class PlacementPlace:
             async with self._admin() as admin:
                 await admin.list_partition_reassignments()
         except KafkaError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            if error.retriable:
                 raise
-            self._missing = "brokers before Kafka 2.4 have no request for it"
+            self._missing = f"the cluster refuses it: {error}"
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                self._missing = "brokers before Kafka 2.4 have no request for it"
 
     def refusal(self, kind: FaultKind) -> str:
         return self._missing if kind in BY_REQUEST else NO_PLACE

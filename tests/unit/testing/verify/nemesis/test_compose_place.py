@@ -155,3 +155,5 @@ def test_a_container_without_variables_and_aliases() -> None:
     assert found.may_be(12)
     assert not found.may_be(2)
     assert found.networks == {"net": ()}
+    row["NetworkSettings"]["Networks"]["net"]["IPAMConfig"] = {"IPv4Address": "10.0.0.9"}
+    assert container(row).networks == {"net": ("--ip", "10.0.0.9")}

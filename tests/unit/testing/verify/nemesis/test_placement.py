@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,3 +137,9 @@ async def test_what_cannot_be_requested() -> None:
     admin.error = ErrorCode.UNSUPPORTED_VERSION
     await place.check(NODES)
     assert "2.4" in place.refusal(FaultKind.REASSIGN)
+    admin.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    await place.check(NODES)
+    assert "the cluster refuses it: CLUSTER_AUTHORIZATION" in place.refusal(FaultKind.REASSIGN)
+    admin.error = ErrorCode.NOT_CONTROLLER
+    with pytest.raises(KafkaError):
+        await place.check(NODES)
