@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import cast
 
 import pytest
 
@@ -88,4 +87,4 @@ def test_unknown_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("kill9,hurt", ","):
         with pytest.raises(SystemExit):
             made("--nemesis", text)
-        assert "there are kill9, term, stop" in cast(str, capsys.readouterr().err)
+        assert "there are kill9, term, stop" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,13 @@ from tests.support.world.client_world import client_world, jumping
 pytestmark = pytest.mark.mission("JUDGE-74")
 
 
-def sight(**changes: object) -> BrokerSight:
+def sight(**changes: Any) -> BrokerSight:
     view = PartitionView(0, leader=1, replicas=(1, 2), isr=(2, 1))
     whole = BrokerSight(1, (1, 2), [TopicView("t", partitions={0: view})])
     return whole._replace(**changes)
 
 
-def lame(**changes: object) -> list[TopicView]:
+def lame(**changes: Any) -> list[TopicView]:
     view = PartitionView(0, leader=1, replicas=(1, 2), isr=(1, 2))._replace(**changes)
     return [TopicView("t", partitions={0: view})]
 

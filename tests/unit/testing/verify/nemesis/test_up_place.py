@@ -26,6 +26,7 @@ from minikafka.testing.verify.nemesis.up import (
     own_mounts,
 )
 from minikafka.world.real.world import real_world
+from tests.support.cluster.cluster_state import until
 
 pytestmark = pytest.mark.mission("JUDGE-75")
 
@@ -47,9 +48,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         )
         started.append(subprocess.Popen([*SLEEP, str(properties)]))
         (folder / "pid").write_text(f"{started[-1].pid}\n")
+    until(lambda: all(runs_broker(process.pid) for process in started), "both run")
     (tmp_path / "zookeeper").mkdir()
     started.append(subprocess.Popen(["sh", "-c", "sleep 600 & wait"]))
     (tmp_path / "zookeeper" / "pid").write_text(f"{started[-1].pid}\n")
+    until(lambda: children(str(started[-1].pid)), "it has a child")
     yield tmp_path
     left = [int(path.read_text()) for path in tmp_path.glob("broker-*/pid")]
     for pid in {*left, *children(str(started[-1].pid)), *(each.pid for each in started)}:
@@ -68,8 +71,8 @@ def pid_of(home: Path, broker: int) -> int:
     return int((home / f"broker-{broker}" / "pid").read_text())
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def fault(kind: FaultKind, *victims: int, choice: int = 0) -> PlannedFault:
@@ -80,9 +83,9 @@ async def test_a_broker_is_stopped_and_goes_on(home: Path) -> None:
     place = await place_of(home)
     await place.begin(fault(FaultKind.STOP, 2))
     pid = pid_of(home, 2)
-    assert state(pid) == "T"
+    until(lambda: is_stopped(pid), "it is stopped")
     await place.end(fault(FaultKind.STOP, 2))
-    assert state(pid) != "T"
+    until(lambda: not is_stopped(pid), "it goes on")
     assert pid_of(home, 2) == pid
 
 
@@ -106,16 +109,17 @@ async def test_all_brokers_end_before_any_is_started(home: Path) -> None:
     await place.begin(fault(FaultKind.RESTART_ALL, 1, 2))
     assert not any(map(runs_broker, before))
     await place.end(fault(FaultKind.RESTART_ALL, 1, 2))
-    assert all(map(runs_broker, (pid_of(home, broker) for broker in NODES)))
+    after = [pid_of(home, broker) for broker in NODES]
+    until(lambda: all(map(runs_broker, after)), "both run")
 
 
 async def test_the_server_below_zookeeper_is_stopped(home: Path) -> None:
     place = await place_of(home)
     (java,) = children((home / "zookeeper" / "pid").read_text())
     await place.begin(fault(FaultKind.ZOOKEEPER, ZOOKEEPER))
-    assert state(java) == "T"
+    until(lambda: is_stopped(java), "it is stopped")
     await place.end(fault(FaultKind.ZOOKEEPER, ZOOKEEPER))
-    assert state(java) != "T"
+    until(lambda: not is_stopped(java), "it goes on")
     await place.end(fault(FaultKind.ZOOKEEPER, ZOOKEEPER))
 
 
