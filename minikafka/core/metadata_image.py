@@ -1,10 +1,14 @@
-"""The cluster's metadata from UpdateMetadata requests, as an immutable snapshot."""
+"""The cluster's metadata from UpdateMetadata requests, as an immutable snapshot.
+
+``with_newer_leaders`` adds what another broker knows of leaders: for a broker that the controller
+does not reach."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
 from minikafka.kernel.cluster import (
@@ -17,6 +21,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.slices import run_at_once
+from minikafka.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -31,7 +36,8 @@ SECURITY_PROTOCOLS: Mapping[int, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """A partition's state in the controller's last UpdateMetadata request."""
+    """A partition's state in the controller's last UpdateMetadata request. ``zk_version`` is
+    ``UNKNOWN_ZK_VERSION`` if another broker has told it, by Metadata."""
 
     leader: int
     leader_epoch: int
@@ -45,6 +51,8 @@ class PartitionMetadata:
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
 
+
+UNKNOWN_ZK_VERSION: Final = -1
 
 Partitions = Mapping[int, PartitionMetadata]
 
@@ -151,6 +159,50 @@ def apply(
     return update.after, update.deleted
 
 
+def with_newer_leaders(
+    image: MetadataImage, response: MetadataResponse
+) -> tuple[MetadataImage, list[TopicPartition]]:
+    """Return the image with those partitions of another broker's Metadata response whose leader
+    epoch is higher, and their names. The image itself if there is none.
+
+    Only the controller raises a leader epoch, so the higher one is newer, whoever sends it. Topics
+    and partitions that the image does not have are left out, and so are topics with another id:
+    they were created again, and count their epochs from zero."""
+    topics: dict[str, Partitions] = {}
+    newer: list[TopicPartition] = []
+    for topic in response.topics:
+        name = topic.name or ""
+        known = image.topics.get(name, {})
+        if topic.topic_id not in (ZERO_UUID, image.topic_ids.get(name, ZERO_UUID)):
+            continue
+        changed = {
+            row.partition_index: _state_elsewhere(row, before)
+            for row in topic.partitions
+            if (before := known.get(row.partition_index)) is not None
+            and row.leader_epoch > before.leader_epoch
+        }
+        if changed:
+            topics[name] = {**known, **changed}
+            newer += [TopicPartition(name, index) for index in changed]
+    if not newer:
+        return image, newer
+    return replace(image, topics={**image.topics, **topics}, topic_hashes={}), newer
+
+
+def _state_elsewhere(
+    row: MetadataResponsePartition, before: PartitionMetadata
+) -> PartitionMetadata:
+    return PartitionMetadata(
+        leader=row.leader_id,
+        leader_epoch=row.leader_epoch,
+        isr=tuple(row.isr_nodes),
+        replicas=tuple(row.replica_nodes),
+        offline_replicas=tuple(row.offline_replicas),
+        controller_epoch=before.controller_epoch,
+        zk_version=UNKNOWN_ZK_VERSION,
+    )
+
+
 def partition_states(
     request: UpdateMetadataRequest,
 ) -> Iterator[tuple[str, UpdateMetadataPartitionState]]:
@@ -239,6 +291,7 @@ def _decreased(
         if (
             old is not None
             and new is not None
+            and old.zk_version != UNKNOWN_ZK_VERSION  # else it was ahead of a request that was late
             and (new.leader_epoch, new.zk_version) < (old.leader_epoch, old.zk_version)
             and before.topic_ids.get(topic) == after.topic_ids.get(topic)
         ):

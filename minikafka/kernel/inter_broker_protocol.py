@@ -129,6 +129,12 @@ class InterBrokerProtocol(IntEnum):
         return _step(self, _CONTROLLED_SHUTDOWN)
 
     @property
+    def metadata_version(self) -> int:
+        """The version of Metadata between brokers: from 7 on it has leader epochs, from 10 on the
+        ids of topics. Apache Kafka's brokers do not send it to each other."""
+        return _step(self, _METADATA)
+
+    @property
     def has_alter_partition(self) -> bool:
         """Whether leaders change the ISR by AlterPartition (KIP-497); otherwise they write the
         partition's znode."""
@@ -221,6 +227,11 @@ _CONTROLLED_SHUTDOWN: Final[_Steps] = (
     (InterBrokerProtocol.IBP_2_0_IV0, 1),
     (InterBrokerProtocol.IBP_2_2_IV0, 2),
     (InterBrokerProtocol.IBP_2_4_IV1, 3),
+)
+_METADATA: Final[_Steps] = (
+    (InterBrokerProtocol.IBP_2_0_IV0, 6),
+    (InterBrokerProtocol.IBP_2_1_IV1, 7),
+    (InterBrokerProtocol.IBP_2_8_IV0, 10),
 )
 _FETCH: Final[_Steps] = (
     (InterBrokerProtocol.IBP_2_0_IV0, 7),

@@ -44,7 +44,7 @@ async def verified(cluster: RealCluster) -> tuple[RunVerdict, ClusterNemesis]:
     return await running, nemesis
 
 
-@pytest.mark.mission("JUDGE-70")
+@pytest.mark.mission("JUDGE-80")
 def test_brokers_of_up_are_broken_and_recover(tmp_path: Path) -> None:
     with RealCluster(tmp_path / "cluster", overrides=SETTINGS) as cluster:
         before = {broker: cluster.broker_pid(broker) for broker in cluster.broker_ids}

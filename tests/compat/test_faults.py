@@ -155,6 +155,50 @@ async def test_a_producer_gets_through(
     assert await read_all(two, topic) == [VALUE]
 
 
+@pytest.mark.mission("JUDGE-72")
+@pytest.mark.parametrize("first", [False, True])
+async def test_batches_behind_one_that_a_full_disk_refused(two: InsideCluster, first: bool) -> None:
+    """There is room for them, but not for the ``first`` batch of the producer, or for one after it.
+    The producer sends all of them again, in order and in its epoch."""
+    topic = f"behind-refused-{first}".lower()
+    two.create_topic(topic, replication_factor=1)
+    leader, epochs = two.leader(topic), set[int]()
+
+    def measured(statistics: str) -> None:
+        epochs.add(json.loads(statistics)["eos"]["producer_epoch"])
+
+    producer = Producer(
+        {
+            "bootstrap.servers": two.bootstrap,
+            "enable.idempotence": True,
+            "batch.num.messages": 1,
+            "statistics.interval.ms": 50,
+            "stats_cb": measured,
+            "retry.backoff.ms": 10,
+            "log_level": 0,
+        }
+    )
+    values = [VALUE, bytes(100_000), b"2", b"3", b"4"][first:]
+
+    def produce() -> None:
+        with two.environment_faults.slow_link(leader, None, 0.05):  # all are sent before a response
+            for value in values[not first :]:
+                producer.produce(topic, value, partition=0)
+            full.wait(2)
+            full.remove()
+        assert producer.flush(TIMEOUT_S) == 0
+        producer.poll(0.1)
+
+    producer.produce("warm-up", VALUE)
+    if not first:
+        producer.produce(topic, VALUE, partition=0)
+    assert await asyncio.to_thread(producer.flush, TIMEOUT_S) == 0
+    full = two.environment_faults.full_disk(leader, 10_000)
+    await asyncio.to_thread(produce)
+    assert await read_all(two, topic) == values
+    assert max(epochs) == 0
+
+
 @pytest.mark.mission("IN-24", "IN-53")
 @pytest.mark.parametrize("library", LIBRARIES)
 async def test_a_producer_leaves_a_mute_connection(two: InsideCluster, library: str) -> None:

@@ -79,7 +79,7 @@ async def call(function: Callable[[], None]) -> None:
     function()
 
 
-@pytest.mark.mission("JUDGE-71", "JUDGE-74")
+@pytest.mark.mission("JUDGE-81", "JUDGE-84")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cluster_recovers_from_each_kind(seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:

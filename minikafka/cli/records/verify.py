@@ -141,5 +141,7 @@ def _counts_in_words(progress: Progress) -> str:
     if len(progress.counts) == 1:
         (counts,) = progress.counts.values()
         return ", ".join(count_in_words(*pair) for pair in counts.items())
-    first = (next(iter(counts.items())) for counts in progress.counts.values())
-    return ", ".join(count_in_words(*pair) for pair in first)
+    return ", ".join(
+        f"{name}: {count_in_words(*next(iter(counts.items())))}"
+        for name, counts in progress.counts.items()
+    )

@@ -33,6 +33,8 @@ from minikafka.protocol.records.record import Record
 BATCHES_RETAINED: Final = 5
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
+IN_FLIGHT: Final = BATCHES_RETAINED  # of a producer that needs its retries recognized
+MAX_REFUSED: Final = 1_000
 VERSION_WITH_EPOCHS: Final = 2  # of transactions: each has its own epoch
 
 
@@ -48,6 +50,24 @@ class BatchMetadata(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+class RefusedBatch:
+    """A batch that was in order, but could not be written. ``error`` is what the producer got for
+    it, ``behind`` the number of batches behind it that may be in flight."""
+
+    __slots__ = ("behind", "error", "producer_epoch", "sequence")
+
+    def __init__(self, producer_epoch: int, sequence: int, error: ErrorCode) -> None:
+        self.producer_epoch = producer_epoch
+        self.sequence = sequence
+        self.error = error
+        self.behind = IN_FLIGHT - 1
+
+    def precedes(self, batch: RecordBatch) -> bool:
+        """Return whether ``batch`` was sent after this one, rather than before or instead."""
+        distance = (batch.base_sequence - self.sequence) % (MAX_SEQUENCE + 1)
+        return batch.producer_epoch == self.producer_epoch and 0 < distance <= MAX_SEQUENCE // 2
 
 
 class ProducerEntry:
@@ -103,6 +123,7 @@ class ProducerStates:
     """The producers of one log, and their open ``transactions``.
 
     A producer is kept until it has not written for ``producer.id.expiration.ms``.
+    ``_refused`` holds, by producer id, the last batch that the disk refused: see ``refuse``.
     ``_verifications`` holds, by producer id, the transactions whose first batch in this log waits
     for the response of the transaction coordinator (KIP-890)."""
 
@@ -110,6 +131,7 @@ class ProducerStates:
         self.transactions = OpenTransactions()
         self._entries: dict[int, ProducerEntry] = {}
         self._verifications: dict[int, Verification] = {}
+        self._refused: dict[int, RefusedBatch] = {}  # bound: MAX_REFUSED
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -173,7 +195,10 @@ class ProducerStates:
           a transaction without verification
         - TRANSACTION_COORDINATOR_FENCED: a marker of a coordinator with a lower epoch
         - CORRUPT_MESSAGE: a control batch that cannot be decoded
+        - the error of ``refuse``: a batch behind one that was refused
         """
+        if self._refused and origin is AppendOrigin.CLIENT:
+            self._check_refused(batch)
         ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
         if guard is not NOT_REQUIRED and ended is None and batch.attributes & TRANSACTIONAL_FLAG:
@@ -211,6 +236,36 @@ class ProducerStates:
                 f"expected a transactional write from producer {entry.producer_id}",
             )
         return None
+
+    def refuse(self, batch: RecordBatch, error: ErrorCode) -> None:
+        """Note that a batch that ``check`` let pass was not appended, with a retriable ``error``.
+
+        Batches of its producer that were sent behind it, before the response, get the same error
+        until it is appended: four, since five may be in flight. In Kafka a disk that refuses one
+        batch refuses all, since its log directory goes offline. Here the next batch may find room.
+        Its sequence number is not the producer's fault: after OUT_OF_ORDER_SEQUENCE_NUMBER
+        librdkafka raises its epoch and sends all that is not acknowledged again under new numbers,
+        and what was appended elsewhere stands twice. And to a producer without an entry the log
+        would append it in front of the refused one."""
+        known = self._refused
+        known.pop(batch.producer_id, None)
+        if len(known) == MAX_REFUSED:
+            del known[next(iter(known))]
+        known[batch.producer_id] = RefusedBatch(batch.producer_epoch, batch.base_sequence, error)
+
+    def _check_refused(self, batch: RecordBatch) -> None:
+        refused = self._refused.get(batch.producer_id)
+        if refused is None or not refused.precedes(batch):
+            return
+        if refused.behind == 0:
+            del self._refused[batch.producer_id]
+            return
+        refused.behind -= 1
+        raise KafkaError(
+            refused.error,
+            f"sequence number {batch.base_sequence} of producer {batch.producer_id} was sent "
+            f"behind {refused.sequence}, which could not be written",
+        )
 
     def _check_verified(
         self,
@@ -276,6 +331,8 @@ class ProducerStates:
             entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
         if self._verifications:
             self._end_verification(batch)
+        if self._refused:
+            self._refused.pop(batch.producer_id, None)
         if batch.attributes & CONTROL_FLAG:
             return self._end_transaction(entry, batch, first_offset)
         if batch.producer_epoch != entry.producer_epoch:
@@ -360,6 +417,7 @@ class ProducerStates:
             for producer_id, verification in self._verifications.items()
             if now_ms - verification.started_ms < expiration_ms
         }
+        self._refused.clear()
 
 
 def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:

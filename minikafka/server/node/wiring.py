@@ -35,6 +35,7 @@ from minikafka.server.broker.group_configs import GroupConfigs
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.server.broker.metadata.finalized_features import FinalizedFeatures
+from minikafka.server.broker.metadata.peers import PeerMetadata
 from minikafka.server.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.server.broker.metadata.topic_rows import EncodedTopics
 from minikafka.server.broker.node_to_controller import NodeToController
@@ -130,6 +131,7 @@ class BrokerParts:
         self._orphans = self._make_orphaned_logs()
         self._strays = StrayReplicas(self.replicas, self.logs, self._replica_gone)
         self.fetch_sessions = self._make_fetch_sessions(metrics)
+        self._peers = self._make_peer_metadata(listener)
         self._make_coordinators(listener, metrics)
         self._make_worker_users()
         self.telemetry = self._make_telemetry(metrics)
@@ -139,6 +141,17 @@ class BrokerParts:
     def _make_reaper(self, name: str) -> Reaper[DelayedOperation]:
         reaper_name = expiration_reaper_name(self._broker_id, name)
         return Reaper(self._world.clock, Purgatory(name), reaper_name)
+
+    def _make_peer_metadata(self, listener: str) -> PeerMetadata:
+        return PeerMetadata(
+            self._world.network,
+            self._world.clock,
+            self.cache,
+            self._broker_id,
+            listener,
+            views.inter_broker_protocol(self._config).metadata_version,
+            self._zk.disconnected,
+        )
 
     def _make_coordinators(self, listener: str, metrics: Metrics) -> None:
         self._lookup = coordinator_lookup(self.cache, self._internal_sizes)
@@ -334,6 +347,7 @@ class BrokerParts:
         self.fetches.start(tasks)
         await self.replicas.start(tasks)
         self._orphans.start(tasks)
+        self._peers.start(tasks)
         self._to_controller.start(tasks)
         self._alter_partition.start(tasks)
         self._forwarding.start(tasks)
@@ -356,6 +370,7 @@ class BrokerParts:
         self._topic_reaper.close()
         self._election_reaper.close()
         await self._orphans.stop()
+        await self._peers.stop()
         await self.fetches.stop()
         await self.replicas.stop()
 

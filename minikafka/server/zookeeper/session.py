@@ -81,6 +81,7 @@ class ZkSession:
         self._former_sessions: list[int] = []
         self._expired = asyncio.Event()
         self._suspended_at_ms: int | None = None
+        self.disconnected = asyncio.Event()  # set while ZooKeeper does not respond
         # By Kafka's names of the metrics of its ``SessionExpireListener``.
         self.counts = {
             "ZooKeeperSyncConnectsPerSec": 0,
@@ -141,6 +142,7 @@ class ZkSession:
         )
         self.counts["ZooKeeperSyncConnectsPerSec"] += 1
         self._expired.clear()
+        self.disconnected.clear()
         self._store = ZkStore(session, tuple(self._former_sessions), self.measured)
         session.add_state_listener(lambda state: self._on_state(session, state))
         self._log.info("session_opened", session=f"0x{session.session_id:x}")
@@ -150,6 +152,10 @@ class ZkSession:
     def _on_state(self, session: CoordinationSession, state: SessionState) -> None:
         if self._closing or session is not self.session:
             return
+        if state is SessionState.CONNECTED:
+            self.disconnected.clear()
+        else:
+            self.disconnected.set()
         if state is SessionState.SUSPENDED:
             self.counts["ZooKeeperDisconnectsPerSec"] += 1
             self._suspended_at_ms = self._clock.monotonic_ms()

@@ -12,27 +12,28 @@ from minikafka.kernel.settings import BROKER_CONFIG
 
 # Of the last version of each release: LeaderAndIsr, UpdateMetadata, StopReplica,
 # ControlledShutdown, Fetch, ListOffsets, OffsetForLeaderEpoch, WriteTxnMarkers, group metadata
-# record, offset commit record, broker znode, feature znode.
+# record, offset commit record, broker znode, feature znode. Last, the highest version of Metadata
+# that is needed here, which no release of Kafka sends to brokers, but all of them serve.
 VERSIONS = """
-2.0  1 4 0 1  8 3 1 0 1 1 4 1
-2.1  1 4 0 1 10 4 2 0 2 3 4 1
-2.2  2 5 1 2 10 5 2 0 2 3 4 1
-2.3  2 5 1 2 11 5 3 0 3 3 4 1
-2.4  4 6 2 3 11 5 3 0 3 3 4 1
-2.5  4 6 2 3 11 5 3 0 3 3 4 1
-2.6  4 6 3 3 11 5 3 0 3 3 4 1
-2.7  4 6 3 3 12 5 3 0 3 3 5 1
-2.8  5 7 3 3 12 6 4 1 3 3 5 1
-3.0  5 7 3 3 12 7 4 1 3 3 5 1
-3.1  5 7 3 3 13 7 4 1 3 3 5 1
-3.2  6 7 3 3 13 7 4 1 3 3 5 1
-3.3  6 7 3 3 13 7 4 1 3 3 5 2
-3.4  7 8 4 3 13 7 4 1 3 3 5 2
-3.5  7 8 4 3 15 8 4 1 3 3 5 2
-3.6  7 8 4 3 15 8 4 1 3 3 5 2
-3.7  7 8 4 3 16 8 4 1 3 3 5 2
-3.8  7 8 4 3 16 8 4 1 3 3 5 2
-3.9  7 8 4 3 17 9 4 1 3 3 5 2
+2.0  1 4 0 1  8 3 1 0 1 1 4 1  6
+2.1  1 4 0 1 10 4 2 0 2 3 4 1  7
+2.2  2 5 1 2 10 5 2 0 2 3 4 1  7
+2.3  2 5 1 2 11 5 3 0 3 3 4 1  7
+2.4  4 6 2 3 11 5 3 0 3 3 4 1  7
+2.5  4 6 2 3 11 5 3 0 3 3 4 1  7
+2.6  4 6 3 3 11 5 3 0 3 3 4 1  7
+2.7  4 6 3 3 12 5 3 0 3 3 5 1  7
+2.8  5 7 3 3 12 6 4 1 3 3 5 1 10
+3.0  5 7 3 3 12 7 4 1 3 3 5 1 10
+3.1  5 7 3 3 13 7 4 1 3 3 5 1 10
+3.2  6 7 3 3 13 7 4 1 3 3 5 1 10
+3.3  6 7 3 3 13 7 4 1 3 3 5 2 10
+3.4  7 8 4 3 13 7 4 1 3 3 5 2 10
+3.5  7 8 4 3 15 8 4 1 3 3 5 2 10
+3.6  7 8 4 3 15 8 4 1 3 3 5 2 10
+3.7  7 8 4 3 16 8 4 1 3 3 5 2 10
+3.8  7 8 4 3 16 8 4 1 3 3 5 2 10
+3.9  7 8 4 3 17 9 4 1 3 3 5 2 10
 """
 ROWS = [line.split() for line in VERSIONS.split("\n") if line]
 
@@ -54,6 +55,7 @@ def test_versions_of_each_release_are_kafkas(row: list[str]) -> None:
         protocol.offset_commit_value_version(expires=False),
         protocol.broker_znode_version,
         protocol.feature_znode_version,
+        protocol.metadata_version,
     ] == [int(number) for number in row[1:]]
 
 

@@ -10,10 +10,12 @@ from minikafka.core.metadata_image import (
     MetadataUpdate,
     PartitionMetadata,
     update_steps,
+    with_newer_leaders,
 )
 from minikafka.kernel.cluster import ZERO_UUID, Broker, Endpoint, TopicPartition
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.slices import run_at_once
+from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from minikafka.server.broker.metadata.suspects import Suspects
 
@@ -59,6 +61,15 @@ class MetadataCache:
                 controller=request.controller_id,
                 controller_epoch=request.controller_epoch,
             )
+
+    def learn(self, response: MetadataResponse, broker_id: int) -> None:
+        """Take the partitions with newer leader epochs from a Metadata response of another broker.
+        See ``PeerMetadata``."""
+        before = self.image
+        self.image, newer = with_newer_leaders(before, response)
+        if newer:
+            self.suspects.look_at(before, self.image)
+            self._log.warning("newer_leaders_learned", source=broker_id, partitions=len(newer))
 
     def report_different_listeners(self) -> Generator[None, None, None]:
         """Log the live brokers whose listeners differ from this broker's. Clients of a listener

@@ -221,11 +221,18 @@ class UnifiedLog:
             max_timestamp = append_time
             stamp_log_append_time(data, batch, append_time)
         last_offset = first_offset + batch.last_offset_delta
-        segment = self._segment_for(size, first_offset, last_offset, max_timestamp)
-        if leader_epoch != self._assigned_epoch:
-            self.epochs.assign(leader_epoch, first_offset)
-            self._assigned_epoch = leader_epoch
-        segment.append(data, last_offset, max_timestamp)
+        try:
+            segment = self._segment_for(size, first_offset, last_offset, max_timestamp)
+            if leader_epoch != self._assigned_epoch:
+                self.epochs.assign(leader_epoch, first_offset)
+                self._assigned_epoch = leader_epoch
+            segment.append(data, last_offset, max_timestamp)
+        except (KafkaError, OSError) as failure:
+            if batch.producer_id >= 0 and origin is AppendOrigin.CLIENT:
+                storage = ErrorCode.KAFKA_STORAGE_ERROR
+                error = failure.code if isinstance(failure, KafkaError) else storage
+                self.producers.states.refuse(batch, error)
+            raise
         self.log_end_offset = last_offset + 1
         if batch.producer_id >= 0:
             aborted = self.producers.states.update(batch, first_offset, max_timestamp)

@@ -81,7 +81,13 @@ class Compacted:
                 yield f"{scan.name}, {began_s:.3f} to {ended_s:.3f} s: {scan.last.get(key)}"
 
     def counts(self) -> dict[str, int]:
-        return {"versions_acknowledged": self._acknowledged, "full_readings": self._scans}
+        kept = self.history.scans[-1].offsets if self.history.scans else {}
+        gone = self._acknowledged - len(kept) if kept else 0
+        return {
+            "versions_acknowledged": self._acknowledged,
+            "compacted_away": max(0, gone),
+            "full_readings": self._scans,
+        }
 
     async def _write(self) -> None:
         scene, config = self._scene, self._scene.config

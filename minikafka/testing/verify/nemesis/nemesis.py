@@ -238,11 +238,11 @@ class ClusterNemesis:
 
     def lines(self) -> Iterator[str]:
         """Yield the seed, the times to recover by kind, then each fault."""
-        yield f"nemesis: seed {self._config.seed}, {len(self.caused)} faults"
+        yield f"nemesis: seed {self._config.seed}, faults: {len(self.caused)}"
         for kind, times in self.recoveries().items():
             p50_s, worst_s = median(times) / 1000, max(times) / 1000
             yield (
-                f"    {kind.value}: {len(times)} times, whole after {p50_s:.1f} s (p50), "
+                f"    {kind.value}: {len(times)}, whole after {p50_s:.1f} s (p50), "
                 f"{worst_s:.1f} s (worst)"
             )
         yield from (f"    {kind.value} left out: {why}" for kind, why in self.left_out.items())

@@ -16,6 +16,7 @@ from minikafka.core.log.producer_snapshot import (
     encode_snapshot,
 )
 from minikafka.core.log.producer_state import (
+    MAX_REFUSED,
     BatchMetadata,
     ProducerStates,
     end_marker,
@@ -41,11 +42,16 @@ CLIENT, COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
 
 
 def batch(
-    sequence: int, count: int = 1, epoch: int = 0, at_ms: int = 1000, **fields: Any
+    sequence: int,
+    count: int = 1,
+    epoch: int = 0,
+    at_ms: int = 1000,
+    producer_id: int = PID,
+    **fields: Any,
 ) -> RecordBatch:
     data = build_batch(
         [(at_ms, None, b"", [])] * count,
-        producer_id=PID,
+        producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
         **fields,
@@ -403,3 +409,49 @@ def test_a_huge_control_batch_is_corrupt(codec: Compression) -> None:
     data = build_batch([(0, key, value, headers)], compression=codec, control=True)
     with pytest.raises(CorruptRecordError, match="a control batch "):
         end_marker(parse_batches(data)[0])
+
+
+@pytest.mark.mission("JUDGE-72")
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_in_flight_behind_a_refused_batch_gets_its_error(known: bool, epoch: int) -> None:
+    """Also if the refused batch is the first of its producer, or of its epoch."""
+    log = Log()
+    if known:
+        log.append(batch(0))
+    first = 1 if known and epoch == 0 else 0
+    for _ in range(2):  # the disk is still full when it is sent again
+        assert log.states.check(batch(first, 3, epoch), CLIENT) is None
+        log.states.refuse(batch(first, 3, epoch), ErrorCode.KAFKA_STORAGE_ERROR)
+        for behind in range(1, 5):
+            refusal = log.refusal(batch(first + 2 + behind, 1, epoch))
+            assert refusal is ErrorCode.KAFKA_STORAGE_ERROR
+    if known:
+        assert log.append(batch(0)) is not None  # a retry of what was appended before
+    assert log.append(batch(first, 3, epoch)) is None
+    assert log.append(batch(first + 3, 1, epoch)) is None
+    assert log.refusal(batch(first + 9, 1, epoch)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.mission("JUDGE-72")
+def test_a_producer_that_leaves_a_refused_batch_out_is_out_of_order() -> None:
+    log = Log()
+    log.append(batch(MAX_SEQUENCE))
+    log.states.refuse(batch(0), ErrorCode.KAFKA_STORAGE_ERROR)
+    assert log.refusal(batch(MAX_SEQUENCE - 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(batch(0, epoch=1)) is None  # the next epoch begins again
+    log.states.refuse(batch(1, epoch=1), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    found = [log.refusal(batch(2, epoch=1)) for _ in range(6)]
+    assert (
+        found
+        == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 4 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+    )
+
+
+def test_only_so_many_refused_batches_are_remembered() -> None:
+    log = Log()
+    log.append(batch(0))
+    log.states.refuse(batch(1), ErrorCode.KAFKA_STORAGE_ERROR)
+    for other in range(PID + 1, PID + 1 + MAX_REFUSED):
+        log.states.refuse(batch(0, producer_id=other), ErrorCode.KAFKA_STORAGE_ERROR)
+    assert log.refusal(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -270,6 +270,9 @@ def test_a_full_disk_in_the_middle_of_an_append(room: int) -> None:
     assert (log.log_end_offset, log.size_bytes) == (1, size)
     assert files.size(f"{DIRECTORY}/{file_name(0, '.log')}") == size
     files.leave_room(10_000)
+    with pytest.raises(KafkaError) as behind:  # it was in flight
+        log.append_as_leader(producer_batch(2, value=b"last"), 0, NOW)
+    assert behind.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     info = log.append_as_leader(producer_batch(1, value=b"next"), 0, NOW)
     assert (info.first_offset, info.is_duplicate) == (1, False)
     assert values_of(log) == [b"kept", b"next"]

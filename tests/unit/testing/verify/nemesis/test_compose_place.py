@@ -13,7 +13,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.testing.verify.nemesis.compose import ComposePlace, container
 from minikafka.testing.verify.nemesis.plan import ZOOKEEPER, FaultKind, PlannedFault
 
-pytestmark = pytest.mark.mission("JUDGE-75")
+pytestmark = pytest.mark.mission("JUDGE-85")
 
 NODES = {number: Node(number, "localhost", 9091 + number, None) for number in (1, 2)}
 

@@ -18,7 +18,7 @@ from minikafka.testing.verify.nemesis.health import (
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.world.client_world import client_world, jumping
 
-pytestmark = pytest.mark.mission("JUDGE-74")
+pytestmark = pytest.mark.mission("JUDGE-84")
 
 
 def sight(**changes: Any) -> BrokerSight:

@@ -20,7 +20,7 @@ from minikafka.testing.verify.nemesis.plan import (
     spare_brokers,
 )
 
-pytestmark = pytest.mark.mission("JUDGE-71")
+pytestmark = pytest.mark.mission("JUDGE-81")
 
 LONGEST_MS, CALM_MS = 15_000, 5_000
 BROKERS = st.lists(st.integers(0, 1_000), min_size=1, max_size=9, unique=True)

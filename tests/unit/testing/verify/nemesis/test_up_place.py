@@ -28,7 +28,7 @@ from minikafka.testing.verify.nemesis.up import (
 from minikafka.world.real.world import real_world
 from tests.support.cluster.cluster_state import until
 
-pytestmark = pytest.mark.mission("JUDGE-75")
+pytestmark = pytest.mark.mission("JUDGE-85")
 
 NODES = {number: Node(number, "127.0.0.1", 9091 + number, None) for number in (1, 2)}
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -123,7 +123,7 @@ async def test_the_server_below_zookeeper_is_stopped(home: Path) -> None:
     await place.end(fault(FaultKind.ZOOKEEPER, ZOOKEEPER))
 
 
-@pytest.mark.mission("JUDGE-72")
+@pytest.mark.mission("JUDGE-82")
 async def test_what_processes_of_one_machine_cannot_do(home: Path) -> None:
     place = await place_of(home)
     for kind in (FaultKind.CUT, FaultKind.ONEWAY, FaultKind.CLOCK, FaultKind.SLOW_DISK):
