@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import runpy
-import signal
 import socket
 import subprocess
 from collections.abc import Coroutine, Mapping, Sequence
@@ -21,6 +19,7 @@ from minikafka.aio import world_of_clients
 from minikafka.client import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.own_command import own_command
+from minikafka.testing.broker_folders import BrokerFolders, end_of
 from minikafka.testing.clients import ClientThread, ClusterClients, attempts, in_thread
 from minikafka.testing.cluster import AnyCluster, Where
 
@@ -42,7 +41,7 @@ class ClusterNotStarted(RuntimeError):
     """The cluster or topic could not be created. The message has the output of the processes."""
 
 
-class ClusterProcesses:
+class ClusterProcesses(BrokerFolders):
     """``minikafka up`` as a child process. ``start`` sets ``bootstrap`` and ``zookeeper``.
 
     Broker ids start at 1. All data and logs are below ``directory``. With ``secure`` clients need
@@ -58,6 +57,7 @@ class ClusterProcesses:
         secure: bool = False,
         page: bool = False,
     ) -> None:
+        super().__init__(directory)
         self.directory = directory
         self.brokers = brokers
         self.secure = secure
@@ -74,7 +74,6 @@ class ClusterProcesses:
             *settings,
         ]
         self._up: subprocess.Popen[str] | None = None
-        self._restarted: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -130,10 +129,11 @@ class ClusterProcesses:
 
     def stop(self) -> None:
         """Stop all processes with SIGTERM, and with SIGKILL after ``STOP_TIMEOUT_S`` each."""
-        processes: list[subprocess.Popen[Any]] = [*self._restarted]
+        processes: list[subprocess.Popen[Any]] = [*self.restarted]
         if self._up is not None:
             processes.append(self._up)
-        self._restarted, self._up = [], None
+        self._up = None
+        self.restarted.clear()
         for process in processes:
             if process.poll() is None:
                 process.terminate()
@@ -145,47 +145,9 @@ class ClusterProcesses:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def kill_broker(self, broker_id: int) -> None:
-        """Kill a broker's process with SIGKILL."""
-        os.kill(self._pid(broker_id), signal.SIGKILL)
-
-    def stop_broker(self, broker_id: int) -> None:
-        """Begin the controlled shutdown of a broker with SIGTERM; return at once."""
-        os.kill(self._pid(broker_id), signal.SIGTERM)
-
-    def pause_broker(self, broker_id: int) -> None:
-        """Stop a broker's time with SIGSTOP."""
-        os.kill(self._pid(broker_id), signal.SIGSTOP)
-
-    def resume_broker(self, broker_id: int) -> None:
-        """End a pause with SIGCONT."""
-        os.kill(self._pid(broker_id), signal.SIGCONT)
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker's process has not ended; a paused one is alive."""
-        try:
-            pid = self._pid(broker_id)
-        except FileNotFoundError:  # `minikafka up` removes it when its child has ended
-            return False
-        return all(each.poll() is None for each in self._restarted if each.pid == pid)
-
     def address(self, broker_id: int) -> str:
         """Return where a broker listens."""
         return self.bootstrap.split(",")[broker_id - 1]
-
-    def restart_broker(self, broker_id: int) -> None:
-        """Start a killed broker on its old data and port; return at once."""
-        home = self._broker_home(broker_id)
-        command = own_command("broker")
-        with (home / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [*command, "--config", str(home / "server.properties")],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        (home / "pid").write_text(f"{process.pid}\n")
-        self._restarted.append(process)
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> None:
         """Create a topic and wait until it is usable. Raises ClusterNotStarted with the error."""
@@ -212,22 +174,8 @@ class ClusterProcesses:
         found: dict[str, Any] = runpy.run_path(str(self.client_folder(user) / f"for_{client}.py"))
         return dict(found[name])
 
-    def end_of_log(self, broker_id: int) -> str:
-        """Return the last lines of what a broker has logged."""
-        return _end_of(self._broker_home(broker_id) / "log")
-
-    def _pid(self, broker_id: int) -> int:
-        return int((self._broker_home(broker_id) / "pid").read_text())
-
-    def _broker_home(self, broker_id: int) -> Path:
-        return self.home / f"broker-{broker_id}"
-
     def _end_of_stderr(self) -> str:
-        return _end_of(self.directory / "stderr")
-
-
-def _end_of(path: Path) -> str:
-    return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+        return end_of(self.directory / "stderr")
 
 
 class ClusterPorts(NamedTuple):

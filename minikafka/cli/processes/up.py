@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     jar_folders,
     server_status,
 )
+from minikafka.cli.processes.pid_file import Holder
 from minikafka.cli.processes.registry import (
     PORT_HINT,
     RegistryProcess,
@@ -566,6 +567,29 @@ class Supervisor:
                 complain(f"{', '.join(hanging)} did not stop within {STOP_LIMIT_S} s: killed")
                 self._failed = True
                 self._kill_all()
+            if group is self._brokers:
+                await asyncio.gather(*map(self._stop_restarted, self._ports))
+
+    async def _stop_restarted(self, number: int) -> None:
+        """Stop the broker of a port if somebody else has started it again after its end."""
+        from minikafka.cli.processes.stop import stop
+        from minikafka.server.node.config_views import log_dirs
+        from minikafka.world.real.world import real_world
+
+        broker_id = self._ports.index(number) + 1
+        settings = BROKER_CONFIG.parse(self._properties(broker_id, number))
+        try:
+            holder = Holder(Path(log_dirs(settings)[0]))
+        except FileNotFoundError:
+            return
+        with closing(holder):
+            if holder.pid() is None:
+                return
+            try:
+                await stop(real_world().clock, holder, f"broker {broker_id}", STOP_LIMIT_S * 1000)
+            except ConfigError as error:
+                complain(str(error))
+                self._failed = True
 
     # ------------------------------------------------------------------------------------- the page
 

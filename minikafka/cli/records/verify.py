@@ -7,6 +7,7 @@ import sys
 
 from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.output import show_json
+from minikafka.cli.records.verify_nemesis import add_nemesis_arguments, nemesis_of
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.cli.verb_parser import (
     add_bootstrap_argument,
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"seconds between lines of progress in a pipe ({PIPE_PROGRESS_S})",
     )
     add_json_argument(parser, "print the verdict as JSON")
+    add_nemesis_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +91,10 @@ def run(args: argparse.Namespace) -> int:
     workloads = [WORKLOADS[name] for name in dict.fromkeys(args.workload or ["append"])]
 
     async def work(world: World) -> int:
-        running = Run(world, client, config, shown.update, workloads)
+        nemesis = nemesis_of(args, world, client)
+        if nemesis is not None:
+            await nemesis.prepare()
+        running = Run(world, client, config, shown.update, workloads, nemesis)
         call_once_when_asked_to_stop(running.stop)
         try:
             verdict = await running.execute()

@@ -14,7 +14,10 @@ SHOWN = 20  # findings of a workload with their evidence
 
 
 class Reported(Protocol):
-    """What a nemesis says that it did."""
+    """What a nemesis says that it did. ``ok``: it could, and the cluster recovered each time."""
+
+    @property
+    def ok(self) -> bool: ...
 
     def lines(self) -> Iterator[str]: ...
 
@@ -76,7 +79,8 @@ class RunVerdict:
 
     @property
     def ok(self) -> bool:
-        return not any(each.findings for each in self.workloads)
+        recovered = self.nemesis is None or self.nemesis.ok
+        return recovered and not any(each.findings for each in self.workloads)
 
     @property
     def topics(self) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -12,7 +12,11 @@ from minikafka.kernel.ports import World
 from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.compacted.load import Compacted
 from minikafka.testing.verify.deletions.load import DeleteRecords
-from minikafka.testing.verify.report import RunVerdict, verdict
+from minikafka.testing.verify.groups.load import Groups, StaticGroups
+from minikafka.testing.verify.report import Reported, RunVerdict, verdict
+from minikafka.testing.verify.share_groups.load import ShareGroupsWorkload
+from minikafka.testing.verify.transactions.load import Transactions
+from minikafka.testing.verify.transform.load import ConsumeTransformProduce
 from minikafka.testing.verify.workload import MakeWorkload, RunConfig, Scene
 
 POLL_MS = 200
@@ -20,7 +24,17 @@ PROGRESS_MS = 1_000
 
 # By their names for ``--workload``.
 WORKLOADS: Mapping[str, MakeWorkload] = {
-    each.name: each for each in (Append, DeleteRecords, Compacted)
+    each.name: each
+    for each in (
+        Append,
+        DeleteRecords,
+        Compacted,
+        Transactions,
+        ConsumeTransformProduce,
+        Groups,
+        StaticGroups,
+        ShareGroupsWorkload,
+    )
 }
 
 
@@ -34,18 +48,12 @@ class Progress:
     silent_ms: int
 
 
-class Nemesis(Protocol):
+class Nemesis(Reported, Protocol):
     """Causes faults while the loads work."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Cause faults until ``stop`` is set, and heal them all."""
         ...
-
-    def lines(self) -> Iterator[str]:
-        """Yield what it did, for the report."""
-        ...
-
-    def as_json(self) -> dict[str, Any]: ...
 
 
 class Run:

@@ -13,6 +13,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 from minikafka.testing.verify.finding import Finding
 
+TOPIC_PREFIX = "minikafka-verify-"
 UNREACHABLE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 
 
@@ -50,7 +51,7 @@ class Scene:
         self.client = client
         self.config = config
         self.run = world.entropy.random_bytes(4).hex()
-        self.topic = config.topic or f"minikafka-verify-{self.run}"
+        self.topic = config.topic or f"{TOPIC_PREFIX}{self.run}"
         self.stop = asyncio.Event()
         self.began_ms = world.clock.monotonic_ms()
 
