@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from minikafka.testing.verify.transactions.history import (
     NEVER,
@@ -27,13 +28,13 @@ def _of_producer(
 ) -> Iterator[tuple[int, str]]:
     own = transaction.incarnation
     name = f"transaction {transaction.number}"
-    places = ", ".join(
-        f"{record.number} to partition {partition}" + (f" offset {offset}" if offset >= 0 else "")
-        for record, partition, offset in transaction.records
-    )
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for _, partition, offset in transaction.records:
+        offsets[partition].append(offset)
+    places = "; ".join(f"partition {p}: {_span(each)}" for p, each in sorted(offsets.items()))
     yield (
         transaction.begun_ms,
-        f"{name} begun by producer {own.number} ({own.transactional_id}); records {places}",
+        f"{name} begun by producer {own.number} ({own.transactional_id}); {places or 'no records'}",
     )
     if transaction.commit_ms != NEVER:
         yield transaction.commit_ms, f"{name}: its commit is requested"
@@ -51,8 +52,20 @@ def _of_readers(
 ) -> Iterator[tuple[int, str]]:
     for reading in history.readings:
         for partition in sorted(set(transaction.partitions)):
-            for seen in reading.seen(partition):
-                if seen.id is not None and seen.id.producer == transaction.number:
-                    where = f"partition {partition} offset {seen.offset}"
-                    text = f"{reading.name} sees record {seen.id.number} at {where}"
-                    yield seen.at_ms, f"transaction {transaction.number}: {text}"
+            sightings = [
+                seen
+                for seen in reading.seen(partition)
+                if seen.id is not None and seen.id.producer == transaction.number
+            ]
+            if sightings:
+                where = f"partition {partition}: {_span([seen.offset for seen in sightings])}"
+                text = f"transaction {transaction.number}: {reading.name} reads {where}"
+                yield sightings[0].at_ms, text
+
+
+def _span(offsets: Sequence[int]) -> str:
+    """Return e.g. "3 at offsets 5 to 9, 1 at no known offset"."""
+    known = [offset for offset in offsets if offset >= 0]
+    text = f"{len(known)} at offsets {min(known)} to {max(known)}" if known else ""
+    unknown = f"{len(offsets) - len(known)} at no known offset" if len(known) < len(offsets) else ""
+    return ", ".join(filter(None, (text, unknown)))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 from minikafka.client import ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
@@ -28,7 +28,6 @@ MOST_RECORDS: Final = 10  # of a transaction
 ABORTED_ONE_IN: Final = 5
 LEFT_OPEN_ONE_IN: Final = 40
 COMMIT_AGAIN_ONE_IN: Final = 2
-SHORTEST_LIFE_MS, LONGEST_LIFE_MS = 3_000, 15_000  # of a producer, until another one takes over
 TRANSACTION_TIMEOUT_MS: Final = 15_000
 AGAIN_MS: Final = 500
 
@@ -39,6 +38,8 @@ class Seat(ABC):
     Its producers follow each other; the old ones are not stopped. ``fenced`` counts those that
     ended because they were fenced.
     """
+
+    _life_ms: ClassVar[tuple[int, int]] = (3_000, 15_000)  # until another producer takes over
 
     def __init__(
         self,
@@ -81,8 +82,8 @@ class Seat(ABC):
         async with asyncio.TaskGroup() as producers:
             while not self._stop.is_set():
                 living = producers.create_task(self._live())
-                end_ms = scene.now_ms() + SHORTEST_LIFE_MS
-                end_ms += self._randrange(LONGEST_LIFE_MS - SHORTEST_LIFE_MS)
+                shortest_ms, longest_ms = self._life_ms
+                end_ms = scene.now_ms() + shortest_ms + self._randrange(longest_ms - shortest_ms)
                 while not (living.done() or self._stop.is_set()) and scene.now_ms() < end_ms:
                     await scene.sleep(POLL_MS)
 

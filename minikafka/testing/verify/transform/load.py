@@ -28,7 +28,10 @@ from minikafka.testing.verify.transactions.seat import Seat
 from minikafka.testing.verify.transform.judge import Transformed, TransformKind, judge_transform
 from minikafka.testing.verify.workload import Scene
 
-MOST_RECORDS: Final = 200  # of a transaction
+MOST_RECORDS: Final = 500  # of a transaction
+STALLED_ONE_IN: Final = 10
+STALL_MS: Final = 6_000  # so long that the worker is removed from its group
+MAX_POLL_INTERVAL_MS: Final = 4_000
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 1_000
 MEMBER_VERSION: Final = 3  # of TxnOffsetCommit
@@ -148,7 +151,12 @@ class Work:
 
 
 class Worker(Seat):
-    """A member of the group. Its transactions are outputs and the offsets of their inputs."""
+    """A member of the group. Its transactions are outputs and the offsets of their inputs.
+
+    It stalls at times, and others get its partitions: it must not commit what it has consumed.
+    """
+
+    _life_ms: ClassVar[tuple[int, int]] = (8_000, 30_000)
 
     def __init__(
         self,
@@ -170,6 +178,7 @@ class Worker(Seat):
             isolation_level="read_committed",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             max_poll_records=MOST_RECORDS,
         )
         consumer = Consumer(self._scene.world, self._client, config)
@@ -184,6 +193,8 @@ class Worker(Seat):
             if self._stop.is_set():
                 return
             records = await consumer.poll(POLL_MS)
+        if not self._randrange(STALLED_ONE_IN):
+            await self._scene.sleep(STALL_MS)
         consumed = self._work.transformed.consumed
         consumed[transaction.number] = [identify(self._run, record.value) for record in records]
         await self._deliver(producer, transaction, [record.partition for record in records])

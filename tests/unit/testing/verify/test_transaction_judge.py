@@ -404,4 +404,4 @@ def test_evidence_is_in_the_order_of_time() -> None:
     times = [float(line.split(" ")[0]) for line in lines]
     assert times == sorted(times)
     assert any("its commit is acknowledged" in line for line in lines)
-    assert any("reader 3 sees record" in line for line in lines)
+    assert any("reader 3 reads partition" in line for line in lines)
