@@ -31,7 +31,7 @@ class Version:
     settled_ms: int = -1
 
 
-class Found(NamedTuple):
+class LastVersion(NamedTuple):
     """The last record of a key in a reading."""
 
     version: int
@@ -58,7 +58,7 @@ class Scan:
     began_ms: int
     again_ms: int = -1
     ended_ms: int = -1
-    last: dict[Key, Found] = field(default_factory=dict)
+    last: dict[Key, LastVersion] = field(default_factory=dict)
     swapped: list[Swapped] = field(default_factory=list)
     strangers: list[tuple[int, int]] = field(default_factory=list)  # partition, offset
     offsets: dict[tuple[Key, int], int] = field(default_factory=dict)  # by key and version
@@ -74,14 +74,14 @@ class Scan:
         before = self.last.get(key)
         if before is not None and before.version >= version:
             self.swapped.append(Swapped(key, version, before.version))
-        self.last[key] = Found(version, is_tombstone)
+        self.last[key] = LastVersion(version, is_tombstone)
         self.records += 1
         if offset is not None:
             self.offsets[key, version] = offset
 
 
 @dataclass(slots=True)
-class History:
+class CompactedHistory:
     """All versions by key, in send order, and all scans that came to their end, the final one last.
 
     ``retention_ms`` is ``delete.retention.ms``: a scan that takes longer may miss tombstones.

@@ -7,9 +7,9 @@ from enum import Enum
 
 from minikafka.testing.verify.compacted.history import (
     UNKNOWN,
-    Found,
-    History,
+    CompactedHistory,
     Key,
+    LastVersion,
     Scan,
     Version,
 )
@@ -28,7 +28,7 @@ class CompactedKind(Enum):
     UNPROVEN = "no version was acknowledged, or no reading came to its end"
 
 
-def judge(history: History) -> list[Finding]:
+def judge(history: CompactedHistory) -> list[Finding]:
     """Return all that is wrong."""
     acknowledged = any(
         version.offset != UNKNOWN for versions in history.versions.values() for version in versions
@@ -84,7 +84,7 @@ def _may_be_deleted(versions: list[Version], last: int, at_ms: int) -> bool:
     return any(v.is_tombstone and v.sent_ms <= at_ms for v in versions[last:])
 
 
-def _words(found: Found) -> str:
+def _words(found: LastVersion) -> str:
     return f"{found.version} (a tombstone)" if found.is_tombstone else str(found.version)
 
 

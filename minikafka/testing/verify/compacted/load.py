@@ -10,7 +10,7 @@ from typing import ClassVar
 from minikafka.client import Consumer, ConsumerConfig, Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.testing.verify.compacted.history import History, Key, Scan, Version
+from minikafka.testing.verify.compacted.history import CompactedHistory, Key, Scan, Version
 from minikafka.testing.verify.compacted.judge import judge
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.workload import Scene
@@ -42,7 +42,7 @@ class Compacted:
         self._run = scene.run.encode()
         self._topic = scene.topic_of(self.name)
         self.topics = [self._topic]
-        self.history = History(RETENTION_MS, LAG_MS)
+        self.history = CompactedHistory(RETENTION_MS, LAG_MS)
         self._acknowledged = self._scans = 0
 
     async def prepare(self) -> None:

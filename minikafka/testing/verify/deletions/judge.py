@@ -22,7 +22,7 @@ class DeletionKind(Enum):
     TOO_MUCH = "the log starts above all that was requested"
 
 
-class Deletion(NamedTuple):
+class SentDeletion(NamedTuple):
     """A request to delete the records below ``before``, and the confirmed log start; -1 if the
     request failed, which may have deleted them or not. Times are milliseconds into the run."""
 
@@ -46,13 +46,13 @@ class SeenStart(NamedTuple):
 class Deletions:
     """All deletions and log starts, in the order of their ends."""
 
-    deletions: list[Deletion] = field(default_factory=list)
+    deletions: list[SentDeletion] = field(default_factory=list)
     starts: list[SeenStart] = field(default_factory=list)
 
 
 def judge_deletions(history: Deletions, final: Reading) -> list[Finding]:
     """Return what is wrong with log starts, and with the final reading below them."""
-    by_partition: dict[int, list[Deletion]] = defaultdict(list)
+    by_partition: dict[int, list[SentDeletion]] = defaultdict(list)
     for deletion in history.deletions:
         by_partition[deletion.partition].append(deletion)
     starts: dict[int, list[SeenStart]] = defaultdict(list)
@@ -72,7 +72,7 @@ def judge_deletions(history: Deletions, final: Reading) -> list[Finding]:
     return findings
 
 
-def _confirmations(where: str, deletions: Sequence[Deletion]) -> Iterator[Finding]:
+def _confirmations(where: str, deletions: Sequence[SentDeletion]) -> Iterator[Finding]:
     for each in deletions:
         if 0 <= each.start < each.before:
             text = f"deleting below {each.before} was confirmed with the log start {each.start}"
@@ -80,7 +80,7 @@ def _confirmations(where: str, deletions: Sequence[Deletion]) -> Iterator[Findin
 
 
 def _starts(
-    where: str, deletions: Sequence[Deletion], starts: Sequence[SeenStart]
+    where: str, deletions: Sequence[SentDeletion], starts: Sequence[SeenStart]
 ) -> Iterator[Finding]:
     for seen in starts:
         # What is not confirmed may go back when another replica leads.

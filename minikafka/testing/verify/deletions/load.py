@@ -12,10 +12,10 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.append.history import Reading
 from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.deletions.judge import (
-    Deletion,
     DeletionKind,
     Deletions,
     SeenStart,
+    SentDeletion,
     judge_deletions,
 )
 from minikafka.testing.verify.finding import Finding
@@ -101,7 +101,7 @@ class DeleteRecords(Append):
         outcome = (await admin.delete_records({tp: before}, timeout_ms=TIMEOUT_MS))[tp]
         start = -1 if isinstance(outcome, KafkaError) else outcome
         self.deletions.deletions.append(
-            Deletion(tp.partition, before, sent_ms, start, self._scene.now_ms())
+            SentDeletion(tp.partition, before, sent_ms, start, self._scene.now_ms())
         )
 
     async def _see_start(self, admin: Admin, tp: TopicPartition, timeout_ms: int | None) -> int:

@@ -10,9 +10,9 @@ import pytest
 
 from minikafka.testing.verify.compacted.history import (
     UNKNOWN,
-    Found,
-    History,
+    CompactedHistory,
     Key,
+    LastVersion,
     Scan,
     Version,
 )
@@ -37,7 +37,7 @@ class Played:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.history = History(RETENTION_MS, LAG_MS)
+        self.history = CompactedHistory(RETENTION_MS, LAG_MS)
         self.log: list[Stored] = []
         self.end = self.now_ms = 0
         self.reading: tuple[Scan, int, int, int] | None = None  # and position, end, rounds
@@ -173,10 +173,12 @@ def test_what_is_planted_is_found(kind: CompactedKind) -> None:
 
 
 def test_a_slow_reading_may_miss_a_tombstone() -> None:
-    history = History(
+    history = CompactedHistory(
         RETENTION_MS, RETENTION_MS, {Key(0, 0): [Version(False, 0, 0, 1), Version(True, 2, 1, 3)]}
     )
-    scan = Scan("slow", 10, 10 + RETENTION_MS, 10 + RETENTION_MS, {Key(0, 0): Found(0, False)})
+    scan = Scan(
+        "slow", 10, 10 + RETENTION_MS, 10 + RETENTION_MS, {Key(0, 0): LastVersion(0, False)}
+    )
     history.scans.append(scan)
     assert judge(history) == []
     scan.ended_ms -= 1

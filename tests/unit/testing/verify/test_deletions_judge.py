@@ -9,10 +9,10 @@ import pytest
 
 from minikafka.testing.verify.append.history import Reading
 from minikafka.testing.verify.deletions.judge import (
-    Deletion,
     DeletionKind,
     Deletions,
     SeenStart,
+    SentDeletion,
     judge_deletions,
 )
 
@@ -45,7 +45,7 @@ class Played:
         if not fails:
             self.confirmed = self.start
         start = -1 if fails else self.start
-        self.history.deletions.append(Deletion(0, before, self.now_ms, start, self.now_ms + 5))
+        self.history.deletions.append(SentDeletion(0, before, self.now_ms, start, self.now_ms + 5))
         self.now_ms += 10
 
     def see(self, start: int) -> None:
@@ -64,7 +64,7 @@ def test_clean_histories() -> None:
 
 
 def short(played: Played) -> set[object]:
-    played.history.deletions.append(Deletion(0, played.start + 5, 0, played.start, 1))
+    played.history.deletions.append(SentDeletion(0, played.start + 5, 0, played.start, 1))
     return played.kinds()
 
 
