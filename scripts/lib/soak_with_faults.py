@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from minikafka.testing.verify.nemesis.plan import FaultKind
 from minikafka.testing.verify.run import WORKLOADS
+from scripts.lib.bench import apache_kafka
 from scripts.lib.bench.brokers import QUICK, Brokers, Command, kinds
 from scripts.lib.bench.harness import REPOSITORY
 from scripts.lib.bench.report import insert, line
@@ -260,9 +261,11 @@ def main(words: Sequence[str]) -> int:
             run = play(brokers, workload, args.minutes * 60, args.seed, args.records_per_s)
             print(f"  {run.operations:,} operations, {len(run.faults)} faults: {in_words(run)}")
             runs.append(run)
+    jars = apache_kafka.jars(os.environ)
+    beside = "" if jars is None else f", Kafka {apache_kafka.version_in(jars)}"
     head = (
         f"`scripts/soak-with-faults {args.minutes:g}`: {args.minutes:g} minutes each, seed "
-        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors."
+        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors{beside}."
     )
     measured = f"{head}\n\n{tables(runs)}"
     if args.minutes >= LONG_MINUTES:
