@@ -265,7 +265,8 @@ def main(words: Sequence[str]) -> int:
     beside = "" if jars is None else f", Kafka {apache_kafka.version_in(jars)}"
     head = (
         f"`scripts/soak-with-faults {args.minutes:g}`: {args.minutes:g} minutes each, seed "
-        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors{beside}."
+        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors"
+        f"{beside}."
     )
     measured = f"{head}\n\n{tables(runs)}"
     if args.minutes >= LONG_MINUTES:
