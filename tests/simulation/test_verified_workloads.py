@@ -17,9 +17,17 @@ AWAY_S = 3.0
 MORE = 30
 
 
-@pytest.mark.mission("JUDGE-1", "JUDGE-2", "JUDGE-3")
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("workload", ["delete-records", "compacted"])
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+}
+SEEDS = {"delete-records": 3, "compacted": 3, "groups": 2, "static-groups": 1, "share-groups": 1}
+
+
+@pytest.mark.mission("JUDGE-1", "JUDGE-2", "JUDGE-3", "JUDGE-30", "JUDGE-31", "JUDGE-32")
+@pytest.mark.parametrize(
+    ("workload", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)]
+)
 def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await up(cluster)
@@ -50,4 +58,4 @@ def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
         await asyncio.wait([running])
         running.result()
 
-    SimCluster(seed).run(scenario)
+    SimCluster(seed, settings=SETTINGS).run(scenario)

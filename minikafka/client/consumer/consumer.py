@@ -262,13 +262,9 @@ class Consumer(Client):
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Return this member, for ``Producer.send_offsets_to_transaction``. Raises RuntimeError
-        without a group."""
-        member = self._the_group().member.membership
-        group = member.config
-        return GroupMetadata(
-            group.group_id, member.generation, member.member_id, group.group_instance_id
-        )
+        """Return this member, for ``Producer.send_offsets_to_transaction``. One that has lost its
+        partitions stays what it was until it joins again. Raises RuntimeError without a group."""
+        return self._the_group().metadata
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that ``commit`` commits by default: those after all returned

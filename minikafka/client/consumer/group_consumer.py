@@ -225,6 +225,15 @@ class GroupConsumer:
         self._error: KafkaError | None = None
         self._next_commit_ms = 0
 
+    @property
+    def metadata(self) -> GroupMetadata:
+        """This member as it owns its partitions, or owned them until it lost them; a client without
+        a generation while partitions are assigned by hand."""
+        owner = self.member.membership.last_owner
+        if self.subscription is None:
+            return owner._replace(generation=NO_GENERATION, member_id="")
+        return owner
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._put_off_commit(self._config.auto_commit_interval_ms)

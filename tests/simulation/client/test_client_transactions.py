@@ -216,3 +216,41 @@ async def copy_once(cluster: SimulatedCluster, name: str, stop: asyncio.Event) -
                     consumer.consumed(), consumer.group_metadata
                 )
                 await asyncio.sleep(0.2)
+
+
+@pytest.mark.mission("JUDGE-14")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_was_removed_commits_no_offsets(protocol: str) -> None:
+    """Another member may have consumed the same records. Brokers would take offsets without a
+    generation."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("in")
+        keys = {
+            "group_id": "copiers",
+            "group_protocol": protocol,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "max_poll_interval_ms": 10_000,
+        }
+        async with (
+            cluster.producer(transactional_id="x") as producer,
+            cluster.consumer(**keys) as consumer,
+        ):
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("in", b"1")
+            consumer.subscribe(["in"])
+            while not await consumer.poll(500):
+                pass
+            await asyncio.sleep(15)
+            producer.begin_transaction()
+            with pytest.raises(KafkaError):
+                await producer.send_offsets_to_transaction(
+                    consumer.consumed(), consumer.group_metadata
+                )
+            await producer.abort_transaction()
+            offsets = await consumer.committed(TopicPartition("in", 0))
+            assert set(offsets.values()) == {None}
+
+    play(scenario, settings=settings(3))

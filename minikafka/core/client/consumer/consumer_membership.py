@@ -15,7 +15,7 @@ from uuid import UUID
 
 from minikafka.core.client.consumer.membership import Next
 from minikafka.core.client.errors import LOST_COORDINATOR
-from minikafka.core.client.offsets import NO_GENERATION
+from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata
 from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -89,6 +89,15 @@ class ConsumerMembership:
         self._sent: _Sent | None = None  # None: the next heartbeat says all
         self._in_flight: ConsumerGroupHeartbeatRequest | None = None
         self._had_regex = False
+        self._last_epoch = NO_GENERATION
+
+    @property
+    def last_owner(self) -> GroupMetadata:
+        """Return this member with its last epoch, see ``Membership.last_owner``."""
+        config = self.config
+        return GroupMetadata(
+            config.group_id, self._last_epoch, self.member_id, config.group_instance_id
+        )
 
     @property
     def generation(self) -> int:
@@ -187,7 +196,7 @@ class ConsumerMembership:
         raise KafkaError(code, response.error_message)
 
     def _accept(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        self.epoch = response.member_epoch
+        self.epoch = self._last_epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         self.heartbeat_interval_ms = response.heartbeat_interval_ms
         if response.assignment is not None:

@@ -12,7 +12,7 @@ from minikafka.core.client.assignors.wire import (
     encode_subscription,
 )
 from minikafka.core.client.errors import LOST_COORDINATOR
-from minikafka.core.client.offsets import NO_GENERATION
+from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -95,6 +95,17 @@ class Membership:
         )
         self._members: Sequence[tuple[str, str | None, bytes]] = ()
         self._last_generation = NO_GENERATION  # of ``assigned``
+        self._last_member_id = NO_MEMBER
+
+    @property
+    def last_owner(self) -> GroupMetadata:
+        """Return this member as it was assigned its partitions, also when it has lost them since.
+        The coordinator then rejects offsets of a transaction; without a generation it would not
+        check them (KIP-447). Kafka's ``ConsumerCoordinator.groupMetadata``."""
+        config = self.config
+        return GroupMetadata(
+            config.group_id, self._last_generation, self._last_member_id, config.group_instance_id
+        )
 
     # -- joining
 
@@ -216,6 +227,7 @@ class Membership:
         subscription."""
         self.assigned = tuple(sorted(assigned))
         self._last_generation = self.generation
+        self._last_member_id = self.member_id
 
     # -- staying
 

@@ -1,0 +1,1 @@
+"""Models that make histories for the judges of `minikafka verify`."""
