@@ -214,10 +214,10 @@ class GroupPartitionJudge:
     # -- commits
 
     def _sent(self, event: GroupEvent) -> None:
-        self._stint_of(event).sending = SentCommit(event.row, event.epoch, event.first)
+        self._stint_of_commit(event).sending = SentCommit(event.row, event.epoch, event.first)
 
     def _committed(self, event: GroupEvent) -> None:
-        stint = self._stint_of(event)
+        stint = self._stint_of_commit(event)
         commit, stint.sending = stint.sending, None
         if commit is None:
             return
@@ -233,7 +233,7 @@ class GroupPartitionJudge:
             stint.acknowledged = commit.offset
 
     def _refused(self, event: GroupEvent) -> None:
-        self._give_up_commit(self._stint_of(event))
+        self._give_up_commit(self._stint_of_commit(event))
 
     def _give_up_commit(self, stint: Stint) -> None:
         """Note that the outcome of the commit under way is unknown, if there is one."""
@@ -251,11 +251,13 @@ class GroupPartitionJudge:
 
     def _fence(self, stint: Stint, commit: SentCommit) -> Stint | None:
         """Return the newer stint for which the coordinator must refuse a commit."""
+        is_consumer = self._history.protocol == "consumer"
         for newer in self._stints[stint.number + 1 :]:
-            if newer.row > commit.row or newer.member == stint.member:
+            if newer.row > commit.row:
                 continue
-            by_epoch = self._history.protocol == "consumer" or newer.began_at > commit.epoch
-            if by_epoch or self._is_same(stint, newer):
+            is_another = newer.member != stint.member
+            by_member = is_another and (is_consumer or self._is_same(stint, newer))
+            if by_member or newer.began_at > commit.epoch:
                 return newer
         return None
 
@@ -308,6 +310,11 @@ class GroupPartitionJudge:
         """Return the member's stint. One that was not assigned what it uses gets it by that."""
         known = self._open.get(event.member) or self._latest.get(event.member)
         return known or self._assigned(event)
+
+    def _stint_of_commit(self, event: GroupEvent) -> Stint:
+        """Return the stint that a commit of a member is about, by the epoch: it may come late."""
+        own = (each for each in reversed(self._stints) if each.member == event.member)
+        return next((each for each in own if each.began_at <= event.epoch), self._stint_of(event))
 
     def _is_same(self, stint: Stint, other: Stint) -> bool:
         members = self._history.members
