@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.testing.verify.event_table import NOTHING
@@ -333,19 +333,21 @@ def _words(offsets: list[int]) -> str:
     return " or ".join(map(str, sorted(set(offsets))))
 
 
+MOST_LINES: Final = 40
+
+
 def evidence(history: GroupHistory, about: GroupAbout) -> Iterator[str]:
-    """Yield the events of a finding, line by line; of many, the first and the last ones."""
+    """Yield the events of a finding, line by line; of many the last ones, and before them only what
+    is not a poll."""
     rows = [
         event
         for event in history.events.between(about.first_row, about.last_row)
         if event.partition in (about.partition, NOTHING)
     ]
+    before, last = rows[: -MOST_LINES // 2], rows[-MOST_LINES // 2 :]
     if len(rows) > MOST_LINES:
-        rows = rows[: MOST_LINES // 2] + rows[-MOST_LINES // 2 :]
-    yield from (_line(history, event) for event in rows)
-
-
-MOST_LINES = 40
+        before = [event for event in before if event.step is not GroupStep.POLLED]
+    yield from (_line(history, event) for event in [*before[-MOST_LINES // 2 :], *last])
 
 
 def _line(history: GroupHistory, event: GroupEvent) -> str:

@@ -18,16 +18,17 @@ from minikafka.testing.verify.lives import kill
 from minikafka.testing.verify.workload import Scene
 
 POLL_MS = 200
-COMMITS_ONE_IN = 2  # of the polls with records
+COMMITS_ONE_IN = 3  # of the polls with records
 NAPS_ONE_IN, NAP_MS = 60, 10_000
-HANDS_OVER_ONE_IN = 2  # the revocations before which a moody member commits
-LATE_ONE_IN = 4  # of the polls after which a late commit waits
+HANDS_OVER_ONE_IN = 3  # the revocations before which a moody member commits
+LATE_MS = 15_000  # how late a late commit is at most
 
 
 class LateCommit(NamedTuple):
     """What a member has not committed before it lost its partitions, or died. Somebody commits it
     later in its name: the coordinator must refuse it if the partitions have newer owners."""
 
+    due_ms: int
     number: int  # of the member in the history
     metadata: GroupMetadata
     positions: dict[int, int]
@@ -69,8 +70,8 @@ class VerifiedMember(RebalanceListener):
                         await self._scene.sleep(self._scene.world.entropy.randrange(NAP_MS))
                     if not self._is_moody or self._chance(COMMITS_ONE_IN):
                         await self._commit(self._positions)
-                    if self._late and self._chance(LATE_ONE_IN):
-                        await self._commit_late(self._late.pop())
+                    if self._late and self._late[0].due_ms <= self._scene.now_ms():
+                        await self._commit_late(self._late.pop(0))
                 await self._commit(self._positions)
         finally:
             self._end()
@@ -102,7 +103,9 @@ class VerifiedMember(RebalanceListener):
 
     def _leave_late(self, positions: dict[int, int]) -> None:
         if positions and self._is_moody:
-            self._late.append(LateCommit(self._number, self._metadata, dict(positions)))
+            due_ms = self._scene.now_ms() + self._scene.world.entropy.randrange(LATE_MS)
+            self._late.append(LateCommit(due_ms, self._number, self._metadata, dict(positions)))
+            self._late.sort()
 
     def _receive(self, records: list[ConsumerRecord]) -> None:
         if not self._is_classic and self.owned:
@@ -178,6 +181,8 @@ class VerifiedMember(RebalanceListener):
         self._give_up(GroupStep.LOST, partitions)
 
     def _give_up(self, step: GroupStep, partitions: Iterable[TopicPartition]) -> None:
+        if self._ended:
+            return
         going = {tp.partition for tp in partitions}
         for partition in sorted(going):
             self._note(step, self._epoch, partition)
