@@ -8,9 +8,7 @@ import pytest
 
 from minikafka.testing.simulator.cluster import SimCluster
 from minikafka.testing.simulator.faults import killed, paused
-from minikafka.testing.verify.groups.load import Groups, StaticGroups
 from minikafka.testing.verify.run import WORKLOADS, Progress, Run
-from minikafka.testing.verify.share_groups.load import ShareGroupsWorkload
 from minikafka.testing.verify.workload import RunConfig
 from tests.support.simulated.verified import up
 
@@ -19,7 +17,6 @@ AWAY_S = 3.0
 MORE = 30
 
 
-OF_GROUPS = {each.name: each for each in (Groups, StaticGroups, ShareGroupsWorkload)}
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "share.coordinator.state.topic.num.partitions": "3",
@@ -37,7 +34,7 @@ def test_a_cluster_breaks_no_promise(workload: str, seed: int) -> None:
         config = RunConfig(3_600_000, 2, 1, 3, records_per_s=60)
         reports: list[Progress] = []
         world, client = cluster.client_host.world, cluster.client_config
-        run = Run(world, client, config, reports.append, [{**WORKLOADS, **OF_GROUPS}[workload]])
+        run = Run(world, client, config, reports.append, [WORKLOADS[workload]])
 
         def done() -> int:
             return sum(next(iter(reports[-1].counts[workload].values())) for _ in reports[-1:])

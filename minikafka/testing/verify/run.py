@@ -12,7 +12,11 @@ from minikafka.kernel.ports import World
 from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.compacted.load import Compacted
 from minikafka.testing.verify.deletions.load import DeleteRecords
+from minikafka.testing.verify.groups.load import Groups, StaticGroups
 from minikafka.testing.verify.report import Reported, RunVerdict, verdict
+from minikafka.testing.verify.share_groups.load import ShareGroupsWorkload
+from minikafka.testing.verify.transactions.load import Transactions
+from minikafka.testing.verify.transform.load import ConsumeTransformProduce
 from minikafka.testing.verify.workload import MakeWorkload, RunConfig, Scene
 
 POLL_MS = 200
@@ -20,7 +24,17 @@ PROGRESS_MS = 1_000
 
 # By their names for ``--workload``.
 WORKLOADS: Mapping[str, MakeWorkload] = {
-    each.name: each for each in (Append, DeleteRecords, Compacted)
+    each.name: each
+    for each in (
+        Append,
+        DeleteRecords,
+        Compacted,
+        Transactions,
+        ConsumeTransformProduce,
+        Groups,
+        StaticGroups,
+        ShareGroupsWorkload,
+    )
 }
 
 
