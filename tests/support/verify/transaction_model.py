@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from minikafka.testing.verify.append.history import Reading, RecordId
 from minikafka.testing.verify.transactions.history import (
     Incarnation,
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
 )
 
@@ -26,7 +26,7 @@ class Running:
     """A transaction in the cluster: its first offset in each partition without a marker yet, and
     whether it is to be committed, if that is decided."""
 
-    transaction: Transaction
+    transaction: ObservedTransaction
     open_from: dict[int, int] = field(default_factory=dict)
     commits: bool | None = None
 
@@ -53,7 +53,7 @@ class TransactionModel:
         self._logs: list[list[RecordId | None]] = [[] for _ in range(partitions)]
         self._unfinished: list[Running] = []
         self._committed: set[int] = set()
-        self._zombies: list[Transaction] = []
+        self._zombies: list[ObservedTransaction] = []
         self._positions: dict[tuple[str, int], int] = {}
         self._made = TransactionHistory(
             committed=[Reading("reader 1"), Reading("reader 2")], uncommitted=[Reading("reader 3")]
@@ -150,7 +150,7 @@ class TransactionModel:
         seat.producer = None
         seat.successor = self._made.incarnate(seat.name, self._now_ms)
 
-    def _haunt(self, zombie: Transaction) -> None:
+    def _haunt(self, zombie: ObservedTransaction) -> None:
         """Let a producer that was taken over request its commit, which fails."""
         self._zombies.remove(zombie)
         zombie.commit_ms = zombie.ended_ms = self._now_ms

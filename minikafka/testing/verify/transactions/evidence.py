@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from minikafka.testing.verify.transactions.history import (
     NEVER,
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
 )
 
@@ -23,7 +23,7 @@ def evidence(history: TransactionHistory, numbers: Iterable[int]) -> Iterator[st
 
 
 def _of_producer(
-    history: TransactionHistory, transaction: Transaction
+    history: TransactionHistory, transaction: ObservedTransaction
 ) -> Iterator[tuple[int, str]]:
     own = transaction.incarnation
     name = f"transaction {transaction.number}"
@@ -46,7 +46,9 @@ def _of_producer(
             yield other.ready_ms, f"producer {other.number} has taken over {own.transactional_id}"
 
 
-def _of_readers(history: TransactionHistory, transaction: Transaction) -> Iterator[tuple[int, str]]:
+def _of_readers(
+    history: TransactionHistory, transaction: ObservedTransaction
+) -> Iterator[tuple[int, str]]:
     for reading in history.readings:
         for partition in sorted(set(transaction.partitions)):
             for seen in reading.seen(partition):

@@ -18,7 +18,7 @@ from minikafka.testing.verify.append.history import UNSETTLED, Reading, RecordId
 NEVER: Final = -1  # instead of a time
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """How a transaction ended, as far as its producer knows."""
 
     COMMITTED = "committed"
@@ -50,7 +50,7 @@ class Incarnation:
 
 
 @dataclass(slots=True)
-class Transaction:
+class ObservedTransaction:
     """A transaction: its records by index, the records it read, and when it was to be committed.
 
     ``offsets`` are those that were acknowledged, or UNSETTLED, or SOMEWHERE.
@@ -73,10 +73,12 @@ class Transaction:
         return RecordId(self.number, len(self.offsets) - 1)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TransactionOutcome:
         if self.committed_ms != NEVER:
-            return Outcome.COMMITTED
-        return Outcome.ABORTED if self.commit_ms == NEVER else Outcome.IN_DOUBT
+            return TransactionOutcome.COMMITTED
+        return (
+            TransactionOutcome.ABORTED if self.commit_ms == NEVER else TransactionOutcome.IN_DOUBT
+        )
 
     @property
     def records(self) -> Iterator[tuple[RecordId, int, int]]:
@@ -97,7 +99,7 @@ class TransactionHistory:
     """
 
     incarnations: list[Incarnation] = field(default_factory=list)
-    transactions: list[Transaction] = field(default_factory=list)
+    transactions: list[ObservedTransaction] = field(default_factory=list)
     committed: list[Reading] = field(default_factory=list)  # of readers with read_committed
     uncommitted: list[Reading] = field(default_factory=list)
     final_committed: Reading = field(default_factory=lambda: Reading("final read_committed"))
@@ -106,7 +108,9 @@ class TransactionHistory:
     ends: dict[int, int] = field(default_factory=dict)
     stable_offsets: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
-    ended: Counter[Outcome] = field(default_factory=Counter)  # how many transactions, so far
+    ended: Counter[TransactionOutcome] = field(
+        default_factory=Counter
+    )  # how many transactions, so far
 
     def incarnate(self, transactional_id: str, now_ms: int) -> Incarnation:
         """Add a producer that is about to call ``init_transactions``."""
@@ -114,12 +118,12 @@ class TransactionHistory:
         self.incarnations.append(incarnation)
         return incarnation
 
-    def begin(self, incarnation: Incarnation, now_ms: int) -> Transaction:
-        transaction = Transaction(len(self.transactions), incarnation, now_ms)
+    def begin(self, incarnation: Incarnation, now_ms: int) -> ObservedTransaction:
+        transaction = ObservedTransaction(len(self.transactions), incarnation, now_ms)
         self.transactions.append(transaction)
         return transaction
 
-    def end(self, transaction: Transaction, now_ms: int) -> None:
+    def end(self, transaction: ObservedTransaction, now_ms: int) -> None:
         """Note that a producer is done with a transaction."""
         transaction.ended_ms = now_ms
         self.ended[transaction.outcome] += 1
@@ -129,7 +133,7 @@ class TransactionHistory:
         if not seen or seen[-1][1] != offset:
             seen.append((now_ms, offset))
 
-    def transaction_of(self, record: RecordId | None, partition: int) -> Transaction | None:
+    def transaction_of(self, record: RecordId | None, partition: int) -> ObservedTransaction | None:
         """Return the transaction that sent this record to this partition; None if none did."""
         if record is None or not record.producer < len(self.transactions):
             return None

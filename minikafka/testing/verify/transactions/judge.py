@@ -36,9 +36,9 @@ from minikafka.testing.verify.transactions.cycles import (
 from minikafka.testing.verify.transactions.history import (
     NEVER,
     Incarnation,
-    Outcome,
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
+    TransactionOutcome,
 )
 
 
@@ -85,7 +85,9 @@ def judge(history: TransactionHistory) -> list[Finding]:
     findings.extend(_stable_offsets(history))
     for name in history.unsettled:
         findings.append(_found(Anomaly.UNSETTLED, name, "init_transactions failed in the end"))
-    if not any(t.outcome is Outcome.COMMITTED and t.partitions for t in history.transactions):
+    if not any(
+        t.outcome is TransactionOutcome.COMMITTED and t.partitions for t in history.transactions
+    ):
         findings.append(_found(Anomaly.UNPROVEN, "", "no transaction was committed"))
     return findings
 
@@ -98,7 +100,7 @@ def write_cycles(history: TransactionHistory) -> list[list[Dependency]]:
 
 
 def _read_cycles(history: TransactionHistory) -> Iterator[Finding]:
-    ended = {t.number for t in history.transactions if t.outcome is Outcome.COMMITTED}
+    ended = {t.number for t in history.transactions if t.outcome is TransactionOutcome.COMMITTED}
     dependencies = (
         dependency
         for number in sorted(ended)
@@ -154,19 +156,19 @@ class _Case:
 
     # -- transactions
 
-    def transaction(self, transaction: Transaction) -> Iterator[Finding]:
+    def transaction(self, transaction: ObservedTransaction) -> Iterator[Finding]:
         """Check that a transaction is there whole, or not at all, as its outcome says."""
         number, outcome, where = transaction.number, transaction.outcome, _of(transaction)
-        there, missing, gone = self._parts(transaction)
+        there, missing, gone = self._visibility(transaction)
         total = len(transaction.partitions)
-        if outcome is Outcome.COMMITTED and missing:
+        if outcome is TransactionOutcome.COMMITTED and missing:
             text = f"committed, and read_committed does not read {_list(missing)} of {total}"
             yield _found(Anomaly.LOST, where, text, number)
         elif gone:
             yield _found(
                 Anomaly.LOST, where, f"{outcome.value}, and not in the log: {_list(gone)}", number
             )
-        if outcome is Outcome.ABORTED and there:
+        if outcome is TransactionOutcome.ABORTED and there:
             text = f"aborted, and in the end read_committed reads {_list(there)} of {total}"
             yield _found(Anomaly.ABORTED_READ, where, text, number)
         elif there and missing:
@@ -174,7 +176,7 @@ class _Case:
             yield _found(Anomaly.HALF_VISIBLE, where, text, number)
         fenced_by = self._fenced_by(transaction)
         # The cluster does not know transactions without records, so that anybody may commit them.
-        is_committed = outcome is Outcome.COMMITTED and total > 0
+        is_committed = outcome is TransactionOutcome.COMMITTED and total > 0
         if fenced_by is not None and (there or is_committed):
             text = (
                 f"its commit was requested at {transaction.commit_ms} ms by producer "
@@ -183,7 +185,9 @@ class _Case:
             )
             yield _found(Anomaly.ZOMBIE, where, text, number)
 
-    def _parts(self, transaction: Transaction) -> tuple[list[str], list[str], list[str]]:
+    def _visibility(
+        self, transaction: ObservedTransaction
+    ) -> tuple[list[str], list[str], list[str]]:
         """Return the records that are visible, those that are not, and those acknowledged ones that
         are not in the log. One above a last stable offset that is stuck is none of these."""
         there, missing, gone = [], [], []
@@ -200,7 +204,7 @@ class _Case:
                     gone.append(name)
         return there, missing, gone
 
-    def _fenced_by(self, transaction: Transaction) -> Incarnation | None:
+    def _fenced_by(self, transaction: ObservedTransaction) -> Incarnation | None:
         """Return a producer that was ready before this transaction's commit was requested by an
         older one."""
         for other in self._fencing[transaction.incarnation.transactional_id]:
@@ -281,7 +285,7 @@ class _Case:
         now = reader.logs[partition].ids.get(seen.offset)
         if sent is None:
             yield _found(Anomaly.PHANTOM, where, f"{place}: nobody sent that there")
-        elif reader.is_committed and sent.outcome is Outcome.ABORTED:
+        elif reader.is_committed and sent.outcome is TransactionOutcome.ABORTED:
             if not reader.is_final:
                 yield _found(Anomaly.ABORTED_READ, where, f"{place}, aborted", sent.number)
         elif reader.is_committed and seen.at_ms < sent.commit_ms:
@@ -324,7 +328,7 @@ def _name(partition: int) -> str:
     return f"partition {partition}"
 
 
-def _of(transaction: Transaction) -> str:
+def _of(transaction: ObservedTransaction) -> str:
     return f"transaction {transaction.number}"
 
 

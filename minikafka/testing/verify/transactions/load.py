@@ -12,7 +12,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.testing.verify.append.history import Reading
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.transactions.evidence import evidence
-from minikafka.testing.verify.transactions.history import Outcome, TransactionHistory
+from minikafka.testing.verify.transactions.history import TransactionHistory, TransactionOutcome
 from minikafka.testing.verify.transactions.judge import judge, write_cycles
 from minikafka.testing.verify.transactions.reader import (
     Reader,
@@ -99,9 +99,9 @@ class Transactions:
     def counts(self) -> dict[str, int]:
         history = self.history
         counts = {
-            "transactions_committed": history.ended[Outcome.COMMITTED],
-            "aborted": history.ended[Outcome.ABORTED],
-            "in_doubt": history.ended[Outcome.IN_DOUBT],
+            "transactions_committed": history.ended[TransactionOutcome.COMMITTED],
+            "aborted": history.ended[TransactionOutcome.ABORTED],
+            "in_doubt": history.ended[TransactionOutcome.IN_DOUBT],
             "producers": len(history.incarnations),
             "fenced": sum(seat.fenced for seat in self._seats),
             "read": sum(reading.count for reading in [*history.committed, *history.uncommitted]),

@@ -18,7 +18,7 @@ from minikafka.testing.verify.append.writer import identify, value_of
 from minikafka.testing.verify.transactions.history import (
     NEVER,
     Incarnation,
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
 )
 from minikafka.testing.verify.transactions.reader import POLL_MS, partitions_of
@@ -65,7 +65,9 @@ class Seat(ABC):
         """Return the consumer of one producer."""
 
     @abstractmethod
-    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
+    async def _fill(
+        self, producer: Producer, transaction: ObservedTransaction, consumer: Consumer
+    ) -> None:
         """Read and send. Raises KafkaError if something was not done."""
 
     @abstractmethod
@@ -128,8 +130,8 @@ class Seat(ABC):
     ) -> Incarnation | None:
         """Run a transaction; return what goes on with this producer. Raises the KafkaError after
         which nothing can."""
-        transaction = self._history.begin(incarnation, self._scene.now_ms())
         producer.begin_transaction()
+        transaction = self._history.begin(incarnation, self._scene.now_ms())
         try:
             await self._fill(producer, transaction, consumer)
             # A producer that has a successor waits for it, so that it must not commit.
@@ -157,7 +159,7 @@ class Seat(ABC):
     async def _deliver(
         self,
         producer: Producer,
-        transaction: Transaction,
+        transaction: ObservedTransaction,
         partitions: Iterable[int],
         pause_ms: int = 0,
     ) -> None:
@@ -175,7 +177,7 @@ class Seat(ABC):
         for promise in promises:
             promise.result()
 
-    async def _commit(self, producer: Producer, transaction: Transaction) -> None:
+    async def _commit(self, producer: Producer, transaction: ObservedTransaction) -> None:
         """Commit; without a response sometimes again. Raises KafkaError."""
         transaction.commit_ms = self._scene.now_ms()
         while True:
@@ -227,7 +229,9 @@ class Appender(Seat):
             consumer.seek(tp, position)
         return consumer
 
-    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
+    async def _fill(
+        self, producer: Producer, transaction: ObservedTransaction, consumer: Consumer
+    ) -> None:
         count = 1 + self._randrange(MOST_RECORDS)
         partitions = [self._randrange(len(self._positions)) for _ in range(count)]
         await self._deliver(producer, transaction, partitions, self._pause_ms)
@@ -237,7 +241,7 @@ class Appender(Seat):
     async def _rewind(self, consumer: Consumer) -> None:
         """Do nothing: what was read is noted, and has no other effect."""
 
-    async def _read(self, transaction: Transaction, consumer: Consumer) -> None:
+    async def _read(self, transaction: ObservedTransaction, consumer: Consumer) -> None:
         """Note one record of each transaction that was read, without waiting for more."""
         sources: set[int] = set()
         for record in await consumer.poll(0):

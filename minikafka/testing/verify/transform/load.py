@@ -18,7 +18,7 @@ from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.append.writer import identify
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.transactions.history import (
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
 )
 from minikafka.testing.verify.transactions.judge import Anomaly
@@ -176,7 +176,9 @@ class Worker(Seat):
         consumer.subscribe([self._work.inputs])
         return consumer
 
-    async def _fill(self, producer: Producer, transaction: Transaction, consumer: Consumer) -> None:
+    async def _fill(
+        self, producer: Producer, transaction: ObservedTransaction, consumer: Consumer
+    ) -> None:
         records: Sequence[ConsumerRecord] = []
         while not records:
             if self._stop.is_set():

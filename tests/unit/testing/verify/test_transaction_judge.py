@@ -13,9 +13,9 @@ from minikafka.testing.verify.transactions.cycles import components, cycles, rea
 from minikafka.testing.verify.transactions.evidence import evidence
 from minikafka.testing.verify.transactions.history import (
     NEVER,
-    Outcome,
-    Transaction,
+    ObservedTransaction,
     TransactionHistory,
+    TransactionOutcome,
 )
 from minikafka.testing.verify.transactions.judge import Anomaly, judge, write_cycles
 from tests.support.verify.transaction_model import TransactionModel
@@ -35,7 +35,7 @@ def kinds(history: TransactionHistory) -> set[Anomaly]:
 
 @pytest.mark.mission("JUDGE-10")
 def test_nothing_is_found_in_clean_histories() -> None:
-    outcomes: set[Outcome] = set()
+    outcomes: set[TransactionOutcome] = set()
     legal = 0
     for seed in range(SEEDS):
         history = TransactionModel(seed).history()
@@ -43,7 +43,7 @@ def test_nothing_is_found_in_clean_histories() -> None:
         assert found == [], f"seed {seed}: {found[:3]}"
         outcomes.update(each.outcome for each in history.transactions)
         legal += len(write_cycles(history))
-    assert outcomes == set(Outcome)
+    assert outcomes == set(TransactionOutcome)
     assert legal > 0, "writes of transactions at the same time alternate"
 
 
@@ -69,7 +69,9 @@ def without(reading: Reading, *records: RecordId) -> Reading:
     )
 
 
-def ended(history: TransactionHistory, outcome: Outcome, records: int = 1) -> list[Transaction]:
+def ended(
+    history: TransactionHistory, outcome: TransactionOutcome, records: int = 1
+) -> list[ObservedTransaction]:
     found = [
         each
         for each in history.transactions
@@ -93,29 +95,29 @@ def forget(history: TransactionHistory, *records: RecordId) -> None:
 
 
 def lost(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.COMMITTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.COMMITTED), dice)
     forget(history, *(record for record, *_ in transaction.records))
 
 
 def lost_though_aborted(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.ABORTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.ABORTED), dice)
     forget(history, chosen([record for record, *_ in transaction.records], dice))
 
 
 def half_visible(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.COMMITTED, 2), dice)
+    transaction = chosen(ended(history, TransactionOutcome.COMMITTED, 2), dice)
     hidden = RecordId(transaction.number, dice.randrange(len(transaction.partitions)))
     history.final_committed = without(history.final_committed, hidden)
 
 
 def half_visible_in_doubt(history: TransactionHistory, dice: random.Random) -> None:
     visible = {s.id.producer for p in rows_of(history.final_committed).values() for s in p if s.id}
-    found = [t for t in ended(history, Outcome.IN_DOUBT, 2) if t.number in visible]
+    found = [t for t in ended(history, TransactionOutcome.IN_DOUBT, 2) if t.number in visible]
     forget(history, RecordId(chosen(found, dice).number, 0))
 
 
 def aborted_read(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.ABORTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.ABORTED), dice)
     record, partition, offset = chosen(list(transaction.records), dice)
     reading = history.committed[0]
     rows = rows_of(reading)
@@ -126,7 +128,7 @@ def aborted_read(history: TransactionHistory, dice: random.Random) -> None:
 
 
 def aborted_in_the_end(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.ABORTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.ABORTED), dice)
     rows = rows_of(history.final_committed)
     for record, partition, offset in transaction.records:
         rows[partition] = sorted([*rows.get(partition, []), Seen(offset, record, 0)])
@@ -146,13 +148,13 @@ def intermediate(history: TransactionHistory, dice: random.Random) -> None:
 
 
 def circular(history: TransactionHistory, dice: random.Random) -> None:
-    one, other = dice.sample(ended(history, Outcome.COMMITTED), 2)
+    one, other = dice.sample(ended(history, TransactionOutcome.COMMITTED), 2)
     one.reads.append(RecordId(other.number, 0))
     other.reads.append(RecordId(one.number, 0))
 
 
 def zombie(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.COMMITTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.COMMITTED), dice)
     old = transaction.incarnation
     new = history.incarnate(old.transactional_id, old.ready_ms + 1)
     new.ready_ms = transaction.commit_ms - 1
@@ -161,13 +163,13 @@ def zombie(history: TransactionHistory, dice: random.Random) -> None:
 
 
 def zombie_in_doubt(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.COMMITTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.COMMITTED), dice)
     transaction.committed_ms = NEVER
     zombie(history, dice)
 
 
 def moved(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.COMMITTED), dice)
+    transaction = chosen(ended(history, TransactionOutcome.COMMITTED), dice)
     transaction.offsets[0] += 1
 
 
@@ -204,7 +206,7 @@ def phantom(history: TransactionHistory, dice: random.Random) -> None:
 
 
 def vanished(history: TransactionHistory, dice: random.Random) -> None:
-    transaction = chosen(ended(history, Outcome.IN_DOUBT), dice)
+    transaction = chosen(ended(history, TransactionOutcome.IN_DOUBT), dice)
     forget(history, *(record for record, *_ in transaction.records))
 
 
