@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from minikafka.testing.verify.nemesis.plan import FaultKind
 from minikafka.testing.verify.run import WORKLOADS
-from scripts.lib.bench.brokers import QUICK, Brokers, Command, kinds
+from scripts.lib.bench import apache_kafka
+from scripts.lib.bench.brokers import OURS, QUICK, Brokers, Command, kinds
 from scripts.lib.bench.harness import REPOSITORY
 from scripts.lib.bench.report import insert, line
 
@@ -34,6 +35,8 @@ MARKS: Final = (
 )
 LONG_MINUTES: Final = 10
 MIXED: Final = "mixed"
+ONLY_OURS: Final = ("share-groups",)  # Kafka has them from 4.0 on, which knows no ZooKeeper
+MIXTURE: Final = [name for name in WORKLOADS if name not in ONLY_OURS]  # the same at both sides
 BROKERS: Final = 3
 DISK: Final = "600m"
 LIMIT_S: Final = 600  # for what comes before and after the load
@@ -179,7 +182,7 @@ def play(brokers: str, workload: str, seconds: float, seed: int, records_per_s: 
     home = BUILD / "soak-with-faults" / f"{brokers}-{workload}".lower()
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    names = list(WORKLOADS) if workload == MIXED else [workload]
+    names = MIXTURE if workload == MIXED else [workload]
     words = [sys.executable, "-m", "minikafka.cli.main", "verify", "--json", "--progress-s", "60"]
     words += ["--duration-s", str(seconds), "--records-per-s", str(records_per_s)]
     words += [word for name in names for word in ("--workload", name)]
@@ -255,14 +258,18 @@ def main(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     runs = []
     for workload in args.workload or [*WORKLOADS, MIXED]:
-        for brokers in kinds():
+        sides = [each for each in kinds() if each == OURS or workload not in ONLY_OURS]
+        for brokers in sides:
             print(f"{workload} on {brokers}, seed {args.seed}", flush=True)
             run = play(brokers, workload, args.minutes * 60, args.seed, args.records_per_s)
             print(f"  {run.operations:,} operations, {len(run.faults)} faults: {in_words(run)}")
             runs.append(run)
+    jars = apache_kafka.jars(os.environ)
+    beside = "" if jars is None else f", Kafka {apache_kafka.version_in(jars)}"
     head = (
         f"`scripts/soak-with-faults {args.minutes:g}`: {args.minutes:g} minutes each, seed "
-        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors."
+        f"{args.seed}, {args.records_per_s} records a second, on {os.cpu_count()} processors"
+        f"{beside}."
     )
     measured = f"{head}\n\n{tables(runs)}"
     if args.minutes >= LONG_MINUTES:

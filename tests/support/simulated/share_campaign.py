@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
-from minikafka.client import Admin
-from minikafka.core.config_resources import ResourceType
+from minikafka.client import Consumer, ConsumerConfig
+from minikafka.core.share.in_flight import RecordState
+from minikafka.core.share.records import ShareSnapshot, ShareUpdate, decode_record
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TopicPartition
 from minikafka.testing.simulator.cluster import SimCluster
 from minikafka.testing.simulator.faults import FAULTS, killed, storm, unreachable
+from minikafka.testing.verify.share_groups.load import ShareGroupsWorkload
 from tests.support.simulated.campaign import campaign, counts_of
-from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
-from tests.support.simulated.share_members import GROUP, Workers, check_stored_states
-from tests.support.simulated.workload import Writer
+from tests.support.simulated.verified import TOPIC, verified
 
+PARTITIONS: Final = tuple(
+    TopicPartition(f"{TOPIC}-{ShareGroupsWorkload.name}", number) for number in range(3)
+)
 COORDINATORS: Final = (
     TopicPartition(GROUP_METADATA_TOPIC, 0),
     TopicPartition(SHARE_GROUP_STATE_TOPIC, 0),
@@ -36,54 +38,10 @@ SETTINGS: Final = {
     "group.share.min.session.timeout.ms": "10000",
     "group.share.session.timeout.ms": "10000",
 }
-SEATS: Final = 4
-MORE: Final = 50
-PAUSE_MS: Final = 200
+TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 STORM: Final = 8
 SHARE_FAULTS: Final = (*FAULTS, unreachable)
 COUNTED: Final = ("member_removed", "replica_became_leader")
-
-
-async def sharing(
-    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
-) -> Counter[str]:
-    """Run members that come, go, and die during ``fault``, while records are written.
-
-    A record is accepted once or delivered again: none that was confirmed is delivered again, none
-    is lost, no delivery count falls. Return how often each event happened."""
-    await prepared(cluster)
-    async with Admin(cluster.client_host.world, cluster.client_config) as admin:
-        earliest = {"share.auto.offset.reset": "earliest"}
-        await admin.alter_configs(ResourceType.GROUP, GROUP, earliest)
-    workers, writer = Workers(cluster, TOPIC, SEATS), Writer(cluster, PARTITIONS, PAUSE_MS)
-    writer.start()
-    workers.start()
-    checker = workers.checker
-    await cluster.until("records", lambda: len(checker.settled) > MORE)
-    await fault(cluster)
-    await writer.stop()
-    workers.settle()
-    await cluster.until_whole(*PARTITIONS, *COORDINATORS)
-    written = [
-        (partition, offset)
-        for partition, offsets in writer.acknowledged.items()
-        for offset in offsets.values()
-        if offset >= 0
-    ]
-
-    def all_done() -> bool:
-        return all(map(checker.is_done, written))
-
-    await cluster.until("each record accepted", all_done, 400)
-    stored = await check_stored_states(cluster)
-    return Counter(
-        settled=len(checker.settled),
-        uncertain=len(checker.uncertain - checker.settled.keys()),
-        redelivered=checker.redeliveries,
-        late=checker.late,
-        lives=workers.lives,
-        states=stored,
-    )
 
 
 async def share_storm(cluster: SimCluster) -> None:
@@ -94,14 +52,47 @@ async def share_storm(cluster: SimCluster) -> None:
         await cluster.until("led", lambda victim=victim: cluster.leader(victim) >= 0)  # type: ignore[misc]
         await killed(cluster, cluster.leader(victim), dice.randrange(12))
     await storm(cluster, STORM, SHARE_FAULTS)
+    await cluster.until_whole(*COORDINATORS)
+
+
+async def check_stored_states(cluster: SimCluster) -> int:
+    """Check that in the records of the share coordinator no delivery count falls, no record that is
+    done becomes available, and no start offset goes back. Return the number of records."""
+    counts: dict[Any, dict[int, tuple[int, int]]] = {}
+    starts: dict[Any, int] = {}
+    config = ConsumerConfig(auto_offset_reset="earliest")
+    read = 0
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        await consumer.assign_topics(SHARE_GROUP_STATE_TOPIC)
+        async for stored in consumer.read_to():
+            record = decode_record(stored.key or b"", stored.value)
+            assert isinstance(record, ShareSnapshot | ShareUpdate)
+            state = record.state if isinstance(record, ShareSnapshot) else record
+            assert state is not None, "no state is deleted"
+            known, start = counts.setdefault(record.key, {}), starts.get(record.key, -1)
+            assert state.start_offset == -1 or state.start_offset >= start, f"{record}: {start}"
+            starts[record.key] = max(start, state.start_offset)
+            for batch in state.batches:
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    before, count = known.get(offset, (RecordState.AVAILABLE, 0))
+                    assert batch.delivery_count >= count, f"{record}: {count} of {offset}"
+                    assert before not in TERMINAL or batch.delivery_state == before, f"{record}"
+                    known[offset] = batch.delivery_state, batch.delivery_count
+            read += 1
+    return read
+
+
+async def sharing(cluster: SimCluster) -> Counter[str]:
+    """Run members that come, go, and die during a storm; return how often each event happened."""
+    verdict = await verified(cluster, lambda: share_storm(cluster), ShareGroupsWorkload)
+    return Counter(verdict.counts) + Counter(states=await check_stored_states(cluster))
 
 
 def play(seed: int) -> Counter[str]:
-    """Run one seed with all checkers; return how often each event happened. Raises as
-    ``sharing``."""
+    """Run one seed with all checkers; return how often each event happened."""
     cluster = SimCluster(seed, settings=SETTINGS)
     counts = counts_of(cluster, COUNTED)
-    return counts + cluster.run(lambda cluster: sharing(cluster, share_storm))
+    return counts + cluster.run(sharing)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing.simulator.cluster import LogEvent, SimCluster
+from minikafka.testing.verify.append.load import Append
 from minikafka.testing.verify.report import RunVerdict, WorkloadVerdict
-from minikafka.testing.verify.run import Progress, Run
-from minikafka.testing.verify.workload import RunConfig
+from minikafka.testing.verify.run import Run
+from minikafka.testing.verify.workload import MakeWorkload, RunConfig
 
 TOPIC = "watched"
-PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))  # of the append workload
 ENOUGH = 50
 NEVER_MS = 3_600_000  # the scenario says when it is over
 
@@ -37,15 +38,16 @@ async def up(cluster: SimCluster) -> None:
     await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
 
 
-async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> WorkloadVerdict:
-    """Run ``fault`` under load. All brokers must be back afterwards, and the load continues."""
+async def verified(
+    cluster: SimCluster, fault: Callable[[], Awaitable[None]], make: MakeWorkload = Append
+) -> WorkloadVerdict:
+    """Run ``fault`` under the load of a workload. All brokers must be back afterwards, and the load
+    continues. Raises AssertionError if the judge finds anything."""
     await up(cluster)
-    config = RunConfig(
-        duration_ms=NEVER_MS, producers=2, consumers=1, partitions=3, records_per_s=60, topic=TOPIC
-    )
-    reports: list[Progress] = []
-    client = cluster.client_host.world
-    run = Run(client, cluster.client_config, config, reports.append)
+    config = RunConfig(NEVER_MS, 2, 1, 3, records_per_s=60, topic=TOPIC, keep_topic=True)
+    run = Run(cluster.client_host.world, cluster.client_config, config, workloads=[make])
+    (workload,) = run.workloads
+    partitions = [TopicPartition(name, at) for name in workload.topics for at in range(3)]
     verdicts: list[RunVerdict] = []
 
     async def execute() -> None:
@@ -53,15 +55,15 @@ async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) ->
 
     running = cluster.spawn_client(execute(), "verify")
 
-    def acknowledged() -> int:
-        return reports[-1].counts["append"]["records_acknowledged"] if reports else 0
+    def done() -> int:
+        return next(iter(workload.counts().values()))
 
-    await cluster.until("load", lambda: acknowledged() > ENOUGH)
-    await cluster.until_whole(*PARTITIONS)
+    await cluster.until("load", lambda: done() > ENOUGH)
+    await cluster.until_whole(*partitions)
     await fault()
-    await cluster.until_whole(*PARTITIONS)
-    before = acknowledged()
-    await cluster.until("load goes on", lambda: acknowledged() > before + ENOUGH)
+    await cluster.until_whole(*partitions)
+    before = done()
+    await cluster.until("load goes on", lambda: done() > before + ENOUGH)
     run.stop()
     await asyncio.wait([running])
     running.result()

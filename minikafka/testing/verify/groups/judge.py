@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.testing.verify.event_table import NOTHING
@@ -214,10 +214,10 @@ class GroupPartitionJudge:
     # -- commits
 
     def _sent(self, event: GroupEvent) -> None:
-        self._stint_of(event).sending = SentCommit(event.row, event.epoch, event.first)
+        self._stint_of_commit(event).sending = SentCommit(event.row, event.epoch, event.first)
 
     def _committed(self, event: GroupEvent) -> None:
-        stint = self._stint_of(event)
+        stint = self._stint_of_commit(event)
         commit, stint.sending = stint.sending, None
         if commit is None:
             return
@@ -233,7 +233,7 @@ class GroupPartitionJudge:
             stint.acknowledged = commit.offset
 
     def _refused(self, event: GroupEvent) -> None:
-        self._give_up_commit(self._stint_of(event))
+        self._give_up_commit(self._stint_of_commit(event))
 
     def _give_up_commit(self, stint: Stint) -> None:
         """Note that the outcome of the commit under way is unknown, if there is one."""
@@ -251,11 +251,13 @@ class GroupPartitionJudge:
 
     def _fence(self, stint: Stint, commit: SentCommit) -> Stint | None:
         """Return the newer stint for which the coordinator must refuse a commit."""
+        is_consumer = self._history.protocol == "consumer"
         for newer in self._stints[stint.number + 1 :]:
-            if newer.row > commit.row or newer.member == stint.member:
+            if newer.row > commit.row:
                 continue
-            by_epoch = self._history.protocol == "consumer" or newer.began_at > commit.epoch
-            if by_epoch or self._is_same(stint, newer):
+            is_another = newer.member != stint.member
+            by_member = is_another and (is_consumer or self._is_same(stint, newer))
+            if by_member or newer.began_at > commit.epoch:
                 return newer
         return None
 
@@ -309,6 +311,11 @@ class GroupPartitionJudge:
         known = self._open.get(event.member) or self._latest.get(event.member)
         return known or self._assigned(event)
 
+    def _stint_of_commit(self, event: GroupEvent) -> Stint:
+        """Return the stint that a commit of a member is about, by the epoch: it may come late."""
+        own = (each for each in reversed(self._stints) if each.member == event.member)
+        return next((each for each in own if each.began_at <= event.epoch), self._stint_of(event))
+
     def _is_same(self, stint: Stint, other: Stint) -> bool:
         members = self._history.members
         return members[stint.member].identity == members[other.member].identity
@@ -326,19 +333,21 @@ def _words(offsets: list[int]) -> str:
     return " or ".join(map(str, sorted(set(offsets))))
 
 
+MOST_LINES: Final = 40
+
+
 def evidence(history: GroupHistory, about: GroupAbout) -> Iterator[str]:
-    """Yield the events of a finding, line by line; of many, the first and the last ones."""
+    """Yield the events of a finding, line by line; of many the last ones, and before them only what
+    is not a poll."""
     rows = [
         event
         for event in history.events.between(about.first_row, about.last_row)
         if event.partition in (about.partition, NOTHING)
     ]
+    before, last = rows[: -MOST_LINES // 2], rows[-MOST_LINES // 2 :]
     if len(rows) > MOST_LINES:
-        rows = rows[: MOST_LINES // 2] + rows[-MOST_LINES // 2 :]
-    yield from (_line(history, event) for event in rows)
-
-
-MOST_LINES = 40
+        before = [event for event in before if event.step is not GroupStep.POLLED]
+    yield from (_line(history, event) for event in [*before[-MOST_LINES // 2 :], *last])
 
 
 def _line(history: GroupHistory, event: GroupEvent) -> str:

@@ -15,7 +15,7 @@ from minikafka.testing.verify.append.writer import ask_for_identity
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.groups.history import GroupHistory, GroupStep, LoggedOffsets
 from minikafka.testing.verify.groups.judge import GroupAbout, evidence, judge
-from minikafka.testing.verify.groups.member import VerifiedMember
+from minikafka.testing.verify.groups.member import LateCommit, VerifiedMember
 from minikafka.testing.verify.lives import ABSENCE_MS, LOOK_MS, Seats
 from minikafka.testing.verify.workload import Scene
 
@@ -47,6 +47,7 @@ class GroupLoad:
         self._topic = topic
         self._keys = keys
         self._is_static = is_static
+        self._late: list[LateCommit] = []
         self._seats = Seats(scene, self._make, self._absence_ms)
 
     async def run(self) -> None:
@@ -82,7 +83,7 @@ class GroupLoad:
             max_poll_interval_ms=SESSION_MS,
             **self._keys,
         )
-        return VerifiedMember(self._scene, self.history, self._topic, config, name)
+        return VerifiedMember(self._scene, self.history, self._topic, config, name, self._late)
 
     def _absence_ms(self) -> int:
         """Static members mostly come back within their session."""

@@ -53,7 +53,7 @@ class CausedFault:
     began_ms: int
     ended_ms: int = -1
     whole_ms: int = -1
-    failure: str = ""  # of a request that should have caused or ended it
+    failure: str = ""  # of a request that should have caused it
 
     @property
     def recovery_ms(self) -> int:
@@ -193,11 +193,11 @@ class ClusterNemesis:
             try:
                 await place.begin(fault)
                 await self._sleep(fault.duration_ms, stop)
+            except KafkaError as error:  # of a request, which may have been too much just now
+                caused.failure = str(error)
             finally:
                 await uncancelled(place.end(fault))
-        except KafkaError as error:  # of a request
-            caused.failure = str(error)
-        except OSError as error:
+        except (KafkaError, OSError) as error:
             self.complaint = f"{fault} failed: {error}"
         caused.ended_ms = self._now_ms()
 

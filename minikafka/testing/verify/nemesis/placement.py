@@ -68,8 +68,8 @@ class PlacementPlace:
                 await admin.elect_leaders(ElectionType.PREFERRED, list(chosen))
 
     async def end(self, fault: PlannedFault) -> None:
-        back, self._away = self._away, {}
-        await self._move(back)
+        await self._move(self._away)
+        self._away = {}
 
     async def close(self) -> None:
         await self._move(self._first)

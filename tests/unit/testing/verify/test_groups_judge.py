@@ -8,8 +8,10 @@ from itertools import count
 
 import pytest
 
+from minikafka.client import ConsumerRecord
 from minikafka.testing.verify.groups.history import GroupHistory, GroupStep, LoggedOffsets
-from minikafka.testing.verify.groups.judge import GroupFinding, evidence, judge
+from minikafka.testing.verify.groups.judge import GroupAbout, GroupFinding, evidence, judge
+from minikafka.testing.verify.groups.member import _runs
 
 pytestmark = pytest.mark.mission("JUDGE-30", "JUDGE-31")
 
@@ -341,3 +343,18 @@ def test_each_planted_anomaly_is_found(kind: GroupFinding) -> None:
         if planted == 20:
             return
     raise AssertionError(f"planted only {planted} times")
+
+
+def test_the_evidence_of_many_events_is_short() -> None:
+    history = Group(3, "classic").play()
+    first, *_ = evidence(history, GroupAbout("g", 0, 0, 20))
+    assert "has the partition in epoch 1" in first
+    lines = list(evidence(history, GroupAbout("g", 0, 0, len(history.events))))
+    assert len(lines) == 40
+    assert lines[-1].endswith("has ended")
+
+
+def test_consecutive_records_of_a_poll_are_one_event() -> None:
+    offsets = [(0, 4), (0, 5), (1, 0), (0, 6), (0, 9), (1, 1)]
+    records = [ConsumerRecord("t", p, offset, 0, None, None, (), 0) for p, offset in offsets]
+    assert sorted(_runs(records)) == [(0, 4, 6), (0, 9, 9), (1, 0, 1)]

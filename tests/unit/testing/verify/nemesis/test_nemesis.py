@@ -11,6 +11,7 @@ import pytest
 from minikafka.client import ClientConfig
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.testing.verify.nemesis.nemesis import ClusterNemesis, NemesisConfig
 from minikafka.testing.verify.nemesis.plan import FaultKind, PlannedFault
 from tests.support.client.fake_cluster import FakeCluster
@@ -25,7 +26,7 @@ class FakePlace:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.acts: list[tuple[str, PlannedFault | None]] = []
-        self.fails = False
+        self.fails: Exception | None = None
         self.heals = True
         self.checked: Mapping[int, Node] = {}
         self.begun = asyncio.Event()
@@ -43,8 +44,8 @@ class FakePlace:
     async def begin(self, fault: PlannedFault) -> None:
         self.acts.append(("begin", fault))
         self.begun.set()
-        if self.fails:
-            raise ChildProcessError("no such command")
+        if self.fails is not None:
+            raise self.fails
         for broker in fault.victims:
             self.cluster.stop_broker(broker)
 
@@ -127,11 +128,26 @@ async def test_a_fault_ends_when_the_run_is_stopped_or_cancelled() -> None:
 @pytest.mark.mission("JUDGE-83")
 async def test_a_fault_that_cannot_be_caused_after_all_ends_the_run() -> None:
     nemesis, place = await nemesis_of(FaultKind.KILL9)
-    place.fails = True
+    place.fails = ChildProcessError("no such command")
     await nemesis.run(asyncio.Event())
     assert not nemesis.ok
     assert nemesis.complaint.endswith(" failed: no such command")
     assert [name for name, _ in place.acts] == ["begin", "end", "close"]
+
+
+@jumping
+async def test_a_request_that_fails_is_noted_and_the_next_fault_follows() -> None:
+    nemesis, place = await nemesis_of(FaultKind.KILL9)
+    place.fails = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    stop = asyncio.Event()
+    running = asyncio.create_task(nemesis.run(stop))
+    await asyncio.sleep(120)
+    stop.set()
+    await running
+    assert nemesis.ok
+    assert len(nemesis.caused) > 2
+    assert "failed: REQUEST_TIMED_OUT" in str(nemesis.caused[0])
+    assert nemesis.as_json()["faults"][0]["failure"].startswith("REQUEST_TIMED_OUT")
 
 
 @jumping
