@@ -185,7 +185,9 @@ class _Case:
             )
             yield _found(Anomaly.ZOMBIE, where, text, number)
 
-    def _visibility(self, transaction: ObservedTransaction) -> tuple[list[str], list[str], list[str]]:
+    def _visibility(
+        self, transaction: ObservedTransaction
+    ) -> tuple[list[str], list[str], list[str]]:
         """Return the records that are visible, those that are not, and those acknowledged ones that
         are not in the log. One above a last stable offset that is stuck is none of these."""
         there, missing, gone = [], [], []
