@@ -20,8 +20,8 @@ class GroupStep(IntEnum):
     LOST = 2  # the member has learnt that it was removed from the group
     POLLED = 3  # it received the records from ``first`` to ``last``, which are consecutive
     SENT = 4  # it begins to commit the offset ``first``
-    COMMITTED = 5  # the commit that it began last is acknowledged
-    REFUSED = 6  # the commit that it began last has failed, and may have been stored all the same
+    COMMITTED = 5  # its commit of ``first`` is acknowledged
+    REFUSED = 6  # its commit of ``first`` has failed, and may be stored all the same
     ENDED = 7  # it has left or died
     SETTLED = 8  # the load has ended; from now on the members leave
 

@@ -69,7 +69,8 @@ class Stint:
 
     ``began_at`` is the epoch in which it got the partition, ``epoch`` the last one in which it
     still has it, and ``position`` the next offset. ``starts`` are the offsets that may be the
-    committed one when the stint begins.
+    committed one when the stint begins. ``acknowledged`` has several commits only if they were
+    under way at the same time.
     """
 
     number: int
@@ -79,8 +80,8 @@ class Stint:
     epoch: int
     starts: list[int]
     position: int | None = None
-    sending: SentCommit | None = None
-    acknowledged: int | None = None
+    sending: dict[int, SentCommit] = field(default_factory=dict)  # by offset
+    acknowledged: list[tuple[int, int]] = field(default_factory=list)  # offsets, rows of responses
     doubtful: list[int] = field(default_factory=list)
 
 
@@ -139,9 +140,6 @@ class GroupPartitionJudge:
         self._steps[event.step](event)
 
     def member_ends(self, member: int) -> None:
-        stint = self._latest.get(member)
-        if stint is not None:
-            self._give_up_commit(stint)
         self._open.pop(member, None)
 
     # -- ownership
@@ -214,11 +212,15 @@ class GroupPartitionJudge:
     # -- commits
 
     def _sent(self, event: GroupEvent) -> None:
-        self._stint_of_commit(event).sending = SentCommit(event.row, event.epoch, event.first)
+        stint = self._stint_of_commit(event)
+        commit = SentCommit(event.row, event.epoch, event.first)
+        stint.sending[commit.offset] = commit
+        if self._is_stray(stint, commit) and self._fence(stint, commit) is None:
+            self._strays.append(commit)
 
     def _committed(self, event: GroupEvent) -> None:
         stint = self._stint_of_commit(event)
-        commit, stint.sending = stint.sending, None
+        commit = stint.sending.pop(event.first, None)
         if commit is None:
             return
         if (newer := self._fence(stint, commit)) is not None:
@@ -227,22 +229,14 @@ class GroupPartitionJudge:
                 f"{self._name(newer)} had got the partition in epoch {newer.began_at}"
             )
             self._add(GroupFinding.FENCED_COMMIT, text, stint.row, event.row)
-        if self._is_stray(stint, commit):
-            self._strays.append(commit)
-        else:
-            stint.acknowledged = commit.offset
+        elif not self._is_stray(stint, commit):
+            meanwhile = [each for each in stint.acknowledged if each[1] > commit.row]
+            stint.acknowledged = [*meanwhile, (commit.offset, event.row)]
 
     def _refused(self, event: GroupEvent) -> None:
-        self._give_up_commit(self._stint_of_commit(event))
-
-    def _give_up_commit(self, stint: Stint) -> None:
-        """Note that the outcome of the commit under way is unknown, if there is one."""
-        commit, stint.sending = stint.sending, None
-        if commit is None or self._fence(stint, commit) is not None:
-            return
-        if self._is_stray(stint, commit):
-            self._strays.append(commit)
-        else:
+        stint = self._stint_of_commit(event)
+        commit = stint.sending.pop(event.first, None)
+        if commit is not None and not self._is_stray(stint, commit):
             stint.doubtful.append(commit.offset)
 
     def _is_stray(self, stint: Stint, commit: SentCommit) -> bool:
@@ -266,12 +260,10 @@ class GroupPartitionJudge:
         what may have been stored after that. Without any it is the start of the log."""
         found: list[int] = []
         for stint in reversed(self._stints):
-            found += stint.doubtful
-            if stint.sending is not None:
-                found.append(stint.sending.offset)
-            if stint.acknowledged is not None:
-                strays = [commit.offset for commit in self._strays if commit.row > stint.row]
-                return [stint.acknowledged, *found, *strays]
+            found += [*stint.doubtful, *stint.sending]
+            if stint.acknowledged:
+                found += [offset for offset, _ in stint.acknowledged]
+                return found + [each.offset for each in self._strays if each.row > stint.row]
         return [self._log.start, *found, *(commit.offset for commit in self._strays)]
 
     # -- the end

@@ -49,7 +49,8 @@ def new_share_events() -> EventTable[ShareEvent]:
 
 @dataclass(slots=True)
 class ShareHistory:
-    """The history of one share group. ``delivery_limit`` is how often it delivers a record at most.
+    """The history of one share group. ``delivery_limit`` is how often it delivers a record at most,
+    and ``lock_ms`` how long a member has it.
 
     ``written`` has acknowledged records by partition and offset, with the time in ms when each was
     sent. ``done`` are the offsets that may be accepted or rejected, or were delivered as often as
@@ -58,6 +59,7 @@ class ShareHistory:
 
     group: str
     delivery_limit: int
+    lock_ms: int
     members: list[str] = field(default_factory=list)
     events: EventTable[ShareEvent] = field(default_factory=new_share_events)
     done: dict[int, set[int]] = field(default_factory=dict)

@@ -11,6 +11,9 @@ leaders know, and the judge finds only what cannot be otherwise:
 * A broker that was cut off may believe that it still leads. What it delivers says nothing; its
   acknowledgements are refused by the share coordinator. A delivery counts if it comes from the
   broker that had confirmed before, or in the same leader epoch or a newer one.
+* A lock ends with its time, with the share session of the member, and with the leader's office. It
+  has ended too early if the member's session went on, to an acknowledgement that got a response,
+  and the same leader has delivered the record to another member before the time was over.
 * A delivery whose response is lost raises the count, too. The judge does not believe in records
   that were delivered unseen more than twice.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -31,6 +34,7 @@ from minikafka.testing.verify.share_groups.history import ShareEvent, ShareHisto
 
 DONE: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 MOST_UNSEEN: Final = 2
+TIMER_MS: Final = 100  # by which a broker's timer may be early
 MAX: Final = 1 << 62
 
 
@@ -91,9 +95,15 @@ class SharedRecord:
 def judge(history: ShareHistory) -> list[Finding]:
     """Return all broken promises by partition, in the order of time; empty if there is none."""
     judges: dict[int, SharePartitionJudge] = {}
-    blind_ms = [each.at_ms for each in history.events if each.step is ShareStep.BLIND]
+    blind_ms: list[int] = []
+    session_ends: dict[int, list[int]] = defaultdict(list)  # rows, by member
+    for event in history.events:
+        if event.step in (ShareStep.BLIND, ShareStep.DOUBTFUL):
+            session_ends[event.member].append(event.row)
+        if event.step is ShareStep.BLIND:
+            blind_ms.append(event.at_ms)
     for partition in history.written:
-        judges[partition] = SharePartitionJudge(history, partition, blind_ms)
+        judges[partition] = SharePartitionJudge(history, partition, blind_ms, session_ends)
     for event in history.events:
         if event.partition in judges:
             judges[event.partition].see(event)
@@ -120,7 +130,13 @@ class Suspect(NamedTuple):
 class SharePartitionJudge:
     """Checks one partition. ``see`` is called with its events, and ``end`` at the end."""
 
-    def __init__(self, history: ShareHistory, partition: int, blind_ms: list[int]) -> None:
+    def __init__(
+        self,
+        history: ShareHistory,
+        partition: int,
+        blind_ms: list[int],
+        session_ends: Mapping[int, list[int]],
+    ) -> None:
         self.findings: list[Finding] = []
         self.accepted = 0
         self._history = history
@@ -131,6 +147,7 @@ class SharePartitionJudge:
         )  # by member
         self._blind_ms = blind_ms
         self._suspects: list[Suspect] = []
+        self._session_ends = session_ends
         self._deliveries: list[ShareEvent] = []
         self._steps = {
             ShareStep.DELIVERED: self._delivered,
@@ -194,6 +211,8 @@ class SharePartitionJudge:
         """Note the outcome of all that a member has sent for the partition."""
         for offset, sent in self._sent.pop(event.member, ()):
             sent.outcome, sent.outcome_row = event.step, event.row
+            if event.step is not ShareStep.DOUBTFUL:
+                self._check_lock(offset, sent)
             if event.step is ShareStep.CONFIRMED:
                 self.accepted += sent.kind is AcknowledgeType.ACCEPT
                 self._check_holder(offset, sent)
@@ -213,6 +232,34 @@ class SharePartitionJudge:
             suspect = Suspect(ShareFinding.TWO_HOLDERS, offset, text, sent)
         if suspect is not None:
             self._suspects.append(suspect)
+
+    def _check_lock(self, offset: int, sent: SentAcknowledgement) -> None:
+        """Check that nobody else got a record before the lock of a member had ended."""
+        record = self._records[offset]
+        own = self._delivery_of(record, sent)
+        if own is None or any(
+            each.member == own.member and each is not sent and each.outcome_row > own.since
+            for each in record.acknowledgements
+        ):
+            return  # an earlier acknowledgement, under way meanwhile, may be about this delivery
+        ends = self._session_ends.get(sent.member, [])
+        if bisect_left(ends, own.since) != bisect_left(ends, sent.outcome_row):
+            return
+        locked_ms = self._asked_ms(own) + self._history.lock_ms - TIMER_MS
+        for each in record.deliveries:
+            is_later = each.value > own.value and each.row < sent.row
+            is_by_the_same = each.node == own.node and each.term == own.term
+            if is_later and is_by_the_same and each.at_ms < locked_ms:
+                text = (
+                    f"delivered to {self._name(each.member)} {each.at_ms - own.at_ms} ms after "
+                    f"{self._name(own.member)}, which had it for {self._history.lock_ms} ms"
+                )
+                self._add(ShareFinding.TWO_HOLDERS, offset, text)
+                return
+
+    def _asked_ms(self, delivery: ShareEvent) -> int:
+        """Return a time before which the fetch of a delivery was not sent."""
+        return self._history.events[delivery.since - 1].at_ms if delivery.since else 0
 
     def _is_proven(self, suspect: Suspect) -> bool:
         """Whether the start offset had not passed a record when its acknowledgement arrived.
@@ -256,7 +303,7 @@ class SharePartitionJudge:
         seen = [each for each in record.deliveries if each.since < before_row]
         if seen:
             newest = max(seen, key=lambda each: each.value)
-            since_ms = self._history.events[max(0, newest.since - 1)].at_ms
+            since_ms = self._asked_ms(newest)
         blind = bisect_right(self._blind_ms, until_ms) - bisect_left(self._blind_ms, since_ms)
         count = max((each.value for each in seen), default=0)
         return count + min(blind, MOST_UNSEEN) >= self._history.delivery_limit

@@ -24,9 +24,10 @@ SEATS = 4
 MOST_RECORDS_PER_S = 200  # each is delivered and acknowledged for itself
 PATIENCE_MS = 120_000
 LIMIT_KEY, USUAL_LIMIT = "group.share.delivery.count.limit", 5
+LOCK_MS = 15_000  # the least that brokers allow by default
 GROUP_CONFIGS = {
     "share.auto.offset.reset": "earliest",
-    "share.record.lock.duration.ms": "15000",  # the least that brokers allow by default
+    "share.record.lock.duration.ms": str(LOCK_MS),
 }
 
 
@@ -39,7 +40,7 @@ class ShareGroupsWorkload:
     def __init__(self, scene: Scene) -> None:
         topic = scene.topic_of(self.name)
         self.topics = [topic]
-        self.history = ShareHistory(f"{topic}-workers", USUAL_LIMIT)
+        self.history = ShareHistory(f"{topic}-workers", USUAL_LIMIT, LOCK_MS)
         self._scene = scene
         self._topic = topic
         self._written = Written(0)

@@ -107,7 +107,7 @@ class VerifiedShareConsumer(ShareConsumer):
         responded = False
         try:
             fetched = await super()._fetch(node_id, session, places)
-            responded = not fetched.errors
+            responded = not fetched.errors and session.is_open
         finally:
             if not responded:
                 self._add_event(ShareStep.BLIND)

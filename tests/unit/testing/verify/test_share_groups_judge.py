@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from itertools import count
 
 import pytest
 
 from minikafka.client import AcknowledgeType
 from minikafka.testing.verify.share_groups.history import ShareHistory, ShareStep
-from minikafka.testing.verify.share_groups.judge import DONE, ShareFinding, evidence, judge
+from minikafka.testing.verify.share_groups.judge import (
+    DONE,
+    TIMER_MS,
+    ShareFinding,
+    evidence,
+    judge,
+)
 
 pytestmark = pytest.mark.mission("JUDGE-32")
 
 LIMIT = 5
+LOCK_MS = 20
 ACTIONS = 150
 MEMBERS = 3
 
@@ -25,6 +31,7 @@ class Entry:
 
     count: int = 0
     holder: int = -1
+    locked_until_ms: int = 0
     done: bool = False
 
 
@@ -32,6 +39,7 @@ class Entry:
 class Fetch:
     since: int
     term: int
+    node: int = -1
     acquired: list[tuple[int, int]] | None = None  # offsets and counts
 
 
@@ -53,15 +61,18 @@ class ShareGroup:
     ``bug`` is a promise that the leader breaks once, at the first occasion after a third;
     ``planted`` says that it has."""
 
-    def __init__(self, seed: int, bug: ShareFinding | None = None) -> None:
+    def __init__(
+        self, seed: int, bug: ShareFinding | None = None, early_locks: bool = False
+    ) -> None:
         self.dice = random.Random(seed)
-        self.history = ShareHistory("g", LIMIT, written={0: {}})
+        self.history = ShareHistory("g", LIMIT, LOCK_MS + TIMER_MS, written={0: {}})
         self.planted = False
         self._bug = bug
+        self._early_locks = early_locks
         self._log: list[Entry] = []
         self._start = 0
         self._term = 0
-        self._now_ms = count()
+        self._now_ms = 0
         self._step = 0
         self._members = [self._new_member() for _ in range(MEMBERS)]
         self._done: dict[int, int] = {}  # rows in which members learnt that a record is done
@@ -75,42 +86,47 @@ class ShareGroup:
             *[self._send_fetch, self._serve_fetch, self._receive],
             *[self._acknowledge, self._settle, self._respond],
         )
-        others = (self._write, self._end_locks, self._die, self._elect)
+        others = (self._write, self._end_some_locks, self._die, self._elect)
         for self._step in range(ACTIONS):
             if self.dice.randrange(7):
                 self.dice.choice(actions)(self.dice.choice(self._members))
             else:
-                self.dice.choices(others, (7, 4, 1, 1))[0]()
-        self._end_locks()
+                self.dice.choices(others, (7, 6, 1, 1))[0]()
         for _ in range(MEMBERS * LIMIT):
+            self._now_ms += LOCK_MS
+            self._end_locks()
             for member in self._members:
                 for action in actions:
                     action(member)
-            self._end_locks()
         return self.history
 
     def _is_due(self, bug: ShareFinding) -> bool:
         return self._bug is bug and not self.planted and self._step > ACTIONS // 3
 
+    def _tick(self) -> int:
+        self._now_ms += 1
+        return self._now_ms
+
     def _note(self, step: ShareStep, member: Member, *values: int) -> int:
-        return self.history.events.add(step, next(self._now_ms), member.number, *values)
+        return self.history.events.add(step, self._tick(), member.number, *values)
 
     # -- the leader
 
     def _write(self) -> None:
         for _ in range(self.dice.randrange(1, 5)):
-            self.history.written[0][len(self._log)] = next(self._now_ms)
+            self.history.written[0][len(self._log)] = self._tick()
             self._log.append(Entry())
 
     def _serve_fetch(self, member: Member) -> None:
         if member.fetch is None or member.fetch.acquired is not None:
             return
-        member.fetch.acquired = []
+        member.fetch.acquired, member.fetch.node = [], self._term
         for offset in range(self._start, len(self._log)):
             entry = self._log[offset]
             is_free = entry.holder < 0 and not entry.done and len(member.fetch.acquired) < 6
             if is_free and not self._is_hidden(offset):
                 entry.count, entry.holder = entry.count + 1, member.number
+                entry.locked_until_ms = self._now_ms + LOCK_MS
                 member.fetch.acquired.append((offset, entry.count))
 
     def _is_hidden(self, offset: int) -> bool:
@@ -127,19 +143,22 @@ class ShareGroup:
         while self._start < len(self._log) and self._log[self._start].done:
             self._start += 1
 
-    def _end_locks(self) -> None:
+    def _end_locks(self, early: bool = False) -> None:
         for entry in self._log:
-            if entry.holder >= 0:
+            if entry.holder >= 0 and (early or entry.locked_until_ms <= self._now_ms):
                 self._free(entry)
+
+    def _end_some_locks(self) -> None:
+        self._end_locks(self._early_locks)
 
     def _elect(self) -> None:
         """Another broker leads: it does not know what is acquired."""
-        self._end_locks()
+        self._end_locks(early=True)
         self._term += 1
 
     def _settle(self, member: Member) -> None:
-        """Carry out what a member has sent."""
-        if not member.sent or member.confirmed is not None:
+        """Carry out what a member has sent; it goes out after the response to its fetch."""
+        if not member.sent or member.confirmed is not None or member.fetch is not None:
             return
         effective = [offset for offset in member.sent if offset >= self._start]
         member.confirmed = all(self._log[o].holder == member.number for o in effective)
@@ -181,7 +200,7 @@ class ShareGroup:
         self._members[place] = self._new_member()
 
     def _send_fetch(self, member: Member) -> None:
-        if member.fetch is None:
+        if member.fetch is None and not member.sent:
             member.fetch = Fetch(len(self.history.events), self._term)
 
     def _receive(self, member: Member) -> None:
@@ -203,6 +222,7 @@ class ShareGroup:
             and self._log[offset].count < 2
             and not any(offset in each.sent for each in self._members)
             and not other.sent
+            and other.fetch is None
         ]
         if self._is_due(ShareFinding.TWO_HOLDERS) and held:
             fetch.acquired.append((held[0][0], 2))
@@ -210,7 +230,7 @@ class ShareGroup:
             row, released = self._released.get(offset, (1 << 60, 0))
             if self._is_due(ShareFinding.COUNT_BACK) and row < fetch.since:
                 delivered, self.planted = released, True
-            values = (0, offset, offset, delivered, self._term, fetch.term, fetch.since)
+            values = (0, offset, offset, delivered, fetch.node, fetch.term, fetch.since)
             member.received_row = self._note(ShareStep.DELIVERED, member, *values)
             if offset not in member.held:
                 member.held.append(offset)
@@ -296,3 +316,12 @@ def test_each_planted_anomaly_is_found(kind: ShareFinding) -> None:
         if planted == 20:
             return
     raise AssertionError(f"planted only {planted} times")
+
+
+def test_locks_that_end_before_their_time_are_found() -> None:
+    found = 0
+    for seed in range(100):
+        kinds = {finding.kind for finding in judge(ShareGroup(seed, early_locks=True).play())}
+        assert kinds <= {ShareFinding.TWO_HOLDERS}
+        found += bool(kinds)
+    assert found >= 20
