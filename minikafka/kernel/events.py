@@ -125,9 +125,10 @@ LOGGERS = (
     "controller-channels", "delegation-tokens", "dynamic-config", "features", "group-configs",
     "group-coordinator", "http", "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner",
     "log_manager", "loop", "metadata", "network", "node", "node-to-controller", "orphaned-logs",
-    "partition-growth", "producer-ids", "record-deletion", "replica-fetcher", "replica-manager",
-    "scram-credentials", "share-coordinator", "share-partitions", "state-change", "topic-admin",
-    "topic-config", "transaction-coordinator", "transaction-verification", "zookeeper",
+    "partition-growth", "peer-metadata", "producer-ids", "record-deletion", "replica-fetcher",
+    "replica-manager", "scram-credentials", "share-coordinator", "share-partitions",
+    "state-change", "topic-admin", "topic-config", "transaction-coordinator",
+    "transaction-verification", "zookeeper",
 )  # fmt: skip
 
 

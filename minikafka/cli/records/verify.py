@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workload",
         action="append",
-        choices=WORKLOADS,
+        choices=tuple(WORKLOADS),
         help="what to do with the cluster; repeatable, several work side by side (append)",
     )
     parser.add_argument(

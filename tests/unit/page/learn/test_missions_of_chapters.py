@@ -41,6 +41,8 @@ LEFT_OUT = {
     "TV2": "a chapter shows transactions of the original version, request by request",
     "STR": "streams groups of Java applications, which docs/reference/differences.md tells",
     "TEL": "metrics of clients, which docs/reference/metrics.md tells",
+    "CFAST": "how soon our clients go on, which docs/explanation/performance.md tells",
+    "JUDGE": "what judges of clusters find, which docs/how-to/verify.md tells",
     "SPO": "the operation of queries of Spark, which docs/how-to/spark.md tells",
 }
 
