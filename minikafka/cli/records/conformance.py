@@ -1,4 +1,4 @@
-"""The verb `conformance`: try the wire rules that clients rely on, at any Kafka-compatible cluster."""
+"""The verb `conformance`: try the wire rules that clients rely on, at any cluster."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _results(args: argparse.Namespace, groups: Mapping[str, Sequence[Check]]) -> list[Result]:
     from minikafka.world.real.loop import run as run_loop
+    from minikafka.world.real.world import RealClock
 
     if not args.bootstrap_server:
         raise WrongUsage("--bootstrap-server is missing")
@@ -63,6 +64,8 @@ def _results(args: argparse.Namespace, groups: Mapping[str, Sequence[Check]]) ->
         raise WrongUsage(str(error)) from None
     release = PROFILES.get(args.profile)
     try:
-        return run_loop(run_checks(Address(*bootstrap), groups, release, args.limit_s))
+        return run_loop(
+            run_checks(Address(*bootstrap), RealClock().wall_ms(), groups, release, args.limit_s)
+        )
     except Broken as broken:
         raise ConnectionError(f"{args.bootstrap_server}: {broken}") from None

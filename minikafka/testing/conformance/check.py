@@ -1,4 +1,4 @@
-"""A check: a wire rule, where it is written, what breaks without it, and the function that tries it.
+"""A check: a wire rule, its source, what breaks without it, and the function that tries it.
 
 A check returns if the rule holds. It raises ``Broken`` if not, and ``NotOffered`` if the cluster
 has no API, version or feature to try it with.

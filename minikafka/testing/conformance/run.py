@@ -11,7 +11,6 @@ from typing import Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey, Release
-from minikafka.protocol.codec import DecodeError, EncodeError
 from minikafka.testing.conformance.check import Broken, Check, NotOffered
 from minikafka.testing.conformance.subject import Address, Cluster, Subject
 
@@ -49,14 +48,15 @@ class Result:
 
 async def run_checks(
     bootstrap: Address,
+    now_ms: int,
     groups: Mapping[str, Sequence[Check]],
     release: Release | None = None,
     limit_s: float = LIMIT_S,
     done: Callable[[Result], object] = lambda result: None,
 ) -> list[Result]:
-    """Run all checks and return the results in their order. ``done`` is called with each as soon
-    as it is there. Raises OSError and Broken if the cluster cannot be asked at all."""
-    cluster = await Cluster.learn(bootstrap)
+    """Run all checks and return the results in their order. ``now_ms`` is the time of day;
+    ``done`` is called with each result as soon as it is there. Raises OSError and Broken if the cluster cannot be asked at all."""
+    cluster = await Cluster.learn(bootstrap, now_ms)
     prefix = f"conformance-{secrets.token_hex(4)}"
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -103,8 +103,7 @@ async def _outcome(
         return Outcome.FAILED, f"no result after {limit_s:g} s"
     except Broken as broken:
         return Outcome.FAILED, str(broken)
-    except (OSError, DecodeError, EncodeError, IndexError, ValueError, KeyError) as error:
-        # A response without a row that the check asked for, among others.
+    except Exception as error:  # a row or a field is absent from a response
         return Outcome.FAILED, f"{type(error).__name__}: {error}"
     return Outcome.PASSED, ""
 

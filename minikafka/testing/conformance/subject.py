@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from minikafka.core.config_resources import ResourceType
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.messages.registry import version_range
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
@@ -29,10 +29,11 @@ from minikafka.testing.conformance.connection import Connection
 PAUSE_S = 0.05
 TIMEOUT_MS = 10_000
 MAX_BYTES = 16 << 20
-TIMESTAMP_MS = 1_700_000_000_000
+EARLIER_MS = 60_000
 # A request is sent in a version of this range, both ends included; a number is the lowest one.
 Versions = int | tuple[int, int]
 NO_LIMIT = 1 << 15
+FIRST_FETCH_IN_4, FIRST_PRODUCE_IN_4 = 4, 3
 # The errors of a coordinator that is about to serve: ask again.
 NOT_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -58,9 +59,10 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is known of the cluster before the checks: the versions of each API by its number, the
-    addresses of the brokers, and the finalized features with their levels."""
+    """What is known of the cluster before the checks, at ``now_ms``: the versions of each API by
+    its number, the addresses of the brokers, and the finalized features with their levels."""
 
+    now_ms: int
     bootstrap: Address
     offered: Mapping[int, tuple[int, int]]
     brokers: Mapping[int, Address]
@@ -68,30 +70,33 @@ class Cluster:
     features: Mapping[str, int]
 
     @classmethod
-    async def learn(cls, bootstrap: Address) -> Self:
+    async def learn(cls, bootstrap: Address, now_ms: int) -> Self:
         """Ask the broker at ``bootstrap``. Raises OSError and Broken."""
         connection = await Connection.open(*bootstrap)
         try:
             listed = accepted(await connection.ask(ApiKey.API_VERSIONS, 0))
-            offered = {each.api_key: (each.min_version, each.max_version) for each in listed.api_keys}
+            offered = {
+                each.api_key: (each.min_version, each.max_version) for each in listed.api_keys
+            }
             highest = min(offered[ApiKey.API_VERSIONS][1], ApiKey.API_VERSIONS.max_version)
             features: dict[str, int] = {}
             if highest >= 3:
                 software = {"client_software_name": "conformance", "client_software_version": "1"}
                 again = accepted(await connection.ask(ApiKey.API_VERSIONS, highest, **software))
                 features = {each.name: each.max_version_level for each in again.finalized_features}
-            lowest, highest = offered[ApiKey.METADATA]
-            version = min(highest, ApiKey.METADATA.max_version)
+            version = min(offered[ApiKey.METADATA][1], ApiKey.METADATA.max_version)
             found = await connection.ask(ApiKey.METADATA, version, topics=[])
         finally:
             connection.close()
         brokers = {each.node_id: Address(each.host, each.port) for each in found.brokers}
-        return cls(bootstrap, offered, brokers, found.controller_id, features)
+        return cls(now_ms, bootstrap, offered, brokers, found.controller_id, features)
 
     def versions(self, key: ApiKey) -> range:
         """The versions of an API that the cluster and this package have."""
         lowest, highest = self.offered.get(key, (0, -1))
         ours = version_range(key)
+        if key is ApiKey.PRODUCE and self.offered[ApiKey.FETCH][0] >= FIRST_FETCH_IN_4:
+            lowest = FIRST_PRODUCE_IN_4  # older ones are listed, but not served (KAFKA-18659)
         return range(max(lowest, ours[0]), min(highest, ours[1]) + 1)
 
 
@@ -171,7 +176,7 @@ class Subject:
                 return Address(row.host, row.port)
             if row.error_code not in NOT_YET:
                 raise Broken(f"FindCoordinator has the error {named(row.error_code)}")
-            await asyncio.sleep(PAUSE_S)
+            await pause()
 
     async def ask_coordinator(
         self, key: ApiKey, versions: Versions, of: str, key_type: int = 0, /, **fields: Any
@@ -182,7 +187,7 @@ class Subject:
             response = await self.ask(key, versions, at, **fields)
             if getattr(response, "error_code", 0) not in NOT_YET:
                 return response
-            await asyncio.sleep(PAUSE_S)
+            await pause()
 
     # ------------------------------------------------------------------------------- topics
 
@@ -225,7 +230,7 @@ class Subject:
         return await self.led(name, partitions, allow_auto_topic_creation=not is_created)
 
     async def led(self, name: str, partitions: int = 1, **fields: Any) -> Topic:
-        """Wait until every partition of a topic has a leader."""
+        """Wait until every partition of a topic has a leader that serves it."""
         while True:
             # Before version 4 every request may create topics.
             request = fields if self.version(ApiKey.METADATA) >= 4 else {}
@@ -238,8 +243,21 @@ class Subject:
             )
             if ready and len(leaders) >= partitions:
                 ids = tuple(leaders[i] for i in sorted(leaders))
-                return Topic(name, row.topic_id or ZERO_UUID, ids)
-            await asyncio.sleep(PAUSE_S)
+                topic = Topic(name, row.topic_id or ZERO_UUID, ids)
+                if await self._is_served(topic):
+                    return topic
+            await pause()
+
+    async def _is_served(self, topic: Topic) -> bool:
+        """Whether the leaders know that they lead, which the metadata may say before."""
+        for partition, leader in enumerate(topic.leaders):
+            row = {"partition_index": partition, "timestamp": -1}
+            rows = [{"name": topic.name, "partitions": [row]}]
+            at = await self.broker(leader)
+            found = await self.ask(ApiKey.LIST_OFFSETS, 1, at, topics=rows, replica_id=-1)
+            if found.topics[0].partitions[0].error_code:
+                return False
+        return True
 
     async def set_config(self, kind: ResourceType, name: str, key: str, value: str) -> None:
         row = {"name": key, "config_operation": 0, "value": value}
@@ -248,6 +266,17 @@ class Subject:
         accepted(await self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, at, resources=[resource]))
 
     # ------------------------------------------------------------------------------ records
+
+    @property
+    def time_ms(self) -> int:
+        """A time shortly before the checks: records of it are neither too old nor too new."""
+        return self.cluster.now_ms - EARLIER_MS
+
+    def batch(self, *values: bytes | None, **fields: Any) -> bytes:
+        """Return a batch of records with these values, no keys, and times that rise by one from
+        ``time_ms`` on."""
+        records = [(self.time_ms + i, None, value, ()) for i, value in enumerate(values)]
+        return build_batch(records, **fields)
 
     async def produce(
         self, topic: Topic, *values: bytes | None, versions: Versions = 3, **options: Any
@@ -274,7 +303,7 @@ class Subject:
         """Produce a batch of the values, or ``data``, and return the response of the partition.
         ``batch`` are fields of the batch header."""
         rows = topic_rows(topic, "name", "partition_data", [
-            {"index": partition, "records": batch_of(*values, **batch) if data is None else data}
+            {"index": partition, "records": self.batch(*values, **batch) if data is None else data}
         ])  # fmt: skip
         request: dict[str, Any] = {"acks": acks, "timeout_ms": TIMEOUT_MS, "topic_data": rows}
         if transactional_id is not None:
@@ -346,18 +375,17 @@ class Subject:
                 await self.ask(ApiKey.DELETE_GROUPS, 0, at, groups_names=[group])
 
 
+async def pause() -> None:
+    """Wait a little before the next question. The time limit of the check ends the asking."""
+    await asyncio.sleep(PAUSE_S)
+
+
 def topic_rows(
     topic: Topic, name_field: str, list_field: str, rows: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the only topic of a request, with its name and its id: the version decides which of
     them is sent."""
     return [{name_field: topic.name, "topic_id": topic.topic_id, list_field: list(rows)}]
-
-
-def batch_of(*values: bytes | None, **fields: Any) -> bytes:
-    """Return a batch of records with these values, no keys, and timestamps that rise by one."""
-    records = [(TIMESTAMP_MS + i, None, value, ()) for i, value in enumerate(values)]
-    return build_batch(records, **fields)
 
 
 def batches_in(partition: Any) -> list[RecordBatch]:
@@ -369,9 +397,7 @@ def batches_in(partition: Any) -> list[RecordBatch]:
 
 def records_in(batches: Iterable[RecordBatch]) -> list[Record]:
     """Return the records of batches, without control records."""
-    return [
-        record for batch in batches if not batch.is_control for record in decode_batch(batch)
-    ]
+    return [record for batch in batches if not batch.is_control for record in decode_batch(batch)]
 
 
 def values_in(batches: Iterable[RecordBatch]) -> list[bytes | None]:
@@ -382,5 +408,3 @@ def expect_open(offered: bool, feature: str) -> None:
     """Raise NotOffered if a feature is switched off."""
     if not offered:
         raise NotOffered(feature)
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ from minikafka.testing.conformance.check import (
     expect_error,
     expect_true,
 )
-from minikafka.testing.conformance.subject import PAUSE_S, TIMEOUT_MS, Subject, Topic
+from minikafka.testing.conformance.subject import TIMEOUT_MS, Subject, Topic, pause
 
 CREATE, DELETE = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
 PARTITIONS, RECORDS = ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS
@@ -30,7 +29,7 @@ async def _metadata(s: Subject, name: str) -> Any:
 
 async def _until_gone(s: Subject, name: str) -> None:
     while not (await _metadata(s, name)).error_code:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
 
 
 @check("KIP-4, CreateTopics")
@@ -211,7 +210,7 @@ async def a_topic_that_is_made_again_is_another_one(s: Subject) -> None:
     await _delete(s, topic.name)
     await _until_gone(s, topic.name)
     while (await s.create(topic.name)).error_code:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
     again = await s.led(topic.name)
     expect_true(again.topic_id != topic.topic_id, "it has the old id")
     expect("the log end", await s.end_offset(again), 0)
@@ -319,7 +318,9 @@ async def an_election_that_is_not_needed_says_so(s: Subject) -> None:
     topic = await s.topic()
     rows = [{"topic": topic.name, "partitions": [0]}]
     at = await s.controller()
-    response = await s.ask(ApiKey.ELECT_LEADERS, 0, at, topic_partitions=rows, timeout_ms=TIMEOUT_MS)
+    response = await s.ask(
+        ApiKey.ELECT_LEADERS, 0, at, topic_partitions=rows, timeout_ms=TIMEOUT_MS
+    )
     found = response.replica_election_results[0].partition_result[0].error_code
     expect_error(found, ErrorCode.ELECTION_NOT_NEEDED)
 
@@ -357,7 +358,9 @@ async def the_size_of_a_log_can_be_described(s: Subject) -> None:
     await s.produce(topic, bytes(1000))
     rows = [{"topic": topic.name, "partitions": [0]}]
     response = accepted(await s.ask(key, 0, await s.leader(topic), topics=rows))
-    sizes = [p.partition_size for each in response.results for t in each.topics for p in t.partitions]
+    sizes = [
+        p.partition_size for each in response.results for t in each.topics for p in t.partitions
+    ]
     expect_true(len(sizes) == 1 and sizes[0] > 1000, f"the sizes are {sizes}")
 
 

@@ -15,8 +15,8 @@ from minikafka.testing.conformance.check import (
     expect_in,
     expect_true,
 )
-from minikafka.testing.conformance.groups.members import ClassicMember, stable
-from minikafka.testing.conformance.subject import PAUSE_S, Subject
+from minikafka.testing.conformance.groups.members import ClassicMember, stable, subscription
+from minikafka.testing.conformance.subject import Subject, pause
 
 FIRST_WITH_INSTANCES = 5
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
@@ -29,7 +29,7 @@ async def _two(s: Subject) -> tuple[ClassicMember, ClassicMember, list[Any]]:
     second = ClassicMember(s, group)
     joining = asyncio.create_task(second.join())
     while await first.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
     responses = [await first.join(), await joining]
     return first, second, responses
 
@@ -82,7 +82,7 @@ async def a_lone_member_leads_generation_1(s: Subject) -> None:
     expect("the leader", response.leader, response.member_id)
     expect("the protocol", response.protocol_name, "range")
     found = [(each.member_id, bytes(each.metadata)) for each in response.members]
-    expect("the members", found, [(member.member_id, b"range")])
+    expect("the members", found, [(member.member_id, subscription("range"))])
 
 
 @check("KIP-559")
@@ -260,7 +260,7 @@ async def the_protocol_is_one_that_all_members_know(s: Subject) -> None:
     accepted(await first.sync({}, **_protocol(s, "sticky")))
     joining = asyncio.create_task(ClassicMember(s, group).join(protocols=("range",)))
     while await first.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
     found = [await first.join(protocols=("sticky", "range")), await joining]
     expect("the protocols", [each.protocol_name for each in found], ["range", "range"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from minikafka.core.config_resources import AlterOperation, ConfigSource, Resour
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.testing.conformance.check import accepted, check, expect, expect_error, expect_true
-from minikafka.testing.conformance.subject import PAUSE_S, Subject, Topic
+from minikafka.testing.conformance.subject import Subject, Topic, pause
 
 DESCRIBE, ALTER = ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS
 RETENTION, POLICY = "retention.ms", "cleanup.policy"
@@ -32,7 +31,7 @@ async def _value(s: Subject, topic: Topic, key: str) -> str | None:
 async def _until(s: Subject, topic: Topic, key: str, value: str) -> None:
     """Wait until a setting has a value, which other brokers learn later."""
     while await _value(s, topic, key) != value:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
 
 
 async def _alter(s: Subject, name: str, *rows: tuple[str, int, str | None], **fields: Any) -> int:
@@ -65,7 +64,9 @@ async def null_asks_for_all_settings(s: Subject) -> None:
 async def only_the_settings_that_were_named_are_described(s: Subject) -> None:
     """A tool would have to search."""
     topic = await s.topic()
-    found = {row.name for row in accepted(await _describe(s, topic.name, [POLICY, RETENTION])).configs}
+    found = {
+        row.name for row in accepted(await _describe(s, topic.name, [POLICY, RETENTION])).configs
+    }
     expect("the settings", found, {POLICY, RETENTION})
 
 
@@ -122,7 +123,9 @@ async def a_setting_is_set_and_deleted(s: Subject) -> None:
     set_it = (RETENTION, AlterOperation.SET, "4711")
     expect_error(await _alter(s, topic.name, set_it), ErrorCode.NONE)
     await _until(s, topic, RETENTION, "4711")
-    expect_error(await _alter(s, topic.name, (RETENTION, AlterOperation.DELETE, None)), ErrorCode.NONE)
+    expect_error(
+        await _alter(s, topic.name, (RETENTION, AlterOperation.DELETE, None)), ErrorCode.NONE
+    )
     await _until(s, topic, RETENTION, str(default))
 
 

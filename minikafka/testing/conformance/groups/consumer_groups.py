@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from minikafka.testing.conformance.groups.members import (
     refused_as_switched_off,
 )
 from minikafka.testing.conformance.groups.offsets import try_commit
-from minikafka.testing.conformance.subject import PAUSE_S, Subject, Topic
+from minikafka.testing.conformance.subject import Subject, Topic, pause
 
 HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 DESCRIBE = ApiKey.CONSUMER_GROUP_DESCRIBE
@@ -38,7 +37,8 @@ class Member:
 
     async def send(self, **fields: Any) -> Any:
         request = {
-            "group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch, **fields,
+            "group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch,
+            **fields,
         }  # fmt: skip
         response = await self.s.ask_coordinator(HEARTBEAT, 0, self.group, **request)
         return refused_as_switched_off(response, "the protocol consumer")
@@ -62,8 +62,9 @@ class Member:
     async def until_assigned(self, topic: Topic, count: int) -> list[int]:
         """Send heartbeats until it owns so many partitions of a topic, and return these."""
         while len(self.owned.get(topic.topic_id, [])) != count:
-            await asyncio.sleep(PAUSE_S)
+            await pause()
             await self.beat()
+        await self.beat()  # it owns these alone, so that others may get the rest
         return self.owned.get(topic.topic_id, [])
 
 

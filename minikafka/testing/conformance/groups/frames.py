@@ -7,7 +7,7 @@ from minikafka.protocol.frames import decode_response
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.testing.conformance.check import NotOffered, check, expect, expect_true
 from minikafka.testing.conformance.connection import frame
-from minikafka.testing.conformance.subject import Subject, batch_of
+from minikafka.testing.conformance.subject import Subject
 
 METADATA = ApiKey.METADATA
 UNKNOWN_KEY = 20_000
@@ -39,7 +39,9 @@ async def a_correlation_id_is_returned_whatever_it_is(s: Subject) -> None:
     """A client would match the response with another request, or drop the connection."""
     version = s.version(METADATA)
     for correlation_id in (0, 1, 2**31 - 1, -(2**31), -1):
-        await _answers(s, frame(METADATA, version, correlation_id, topics=[]), version, correlation_id)
+        await _answers(
+            s, frame(METADATA, version, correlation_id, topics=[]), version, correlation_id
+        )
 
 
 @check("NetworkClient, max.in.flight.requests.per.connection")
@@ -169,5 +171,5 @@ async def a_request_of_a_megabyte_is_served(s: Subject) -> None:
     """A producer's batches would have to be small."""
     topic = await s.topic(max_message_bytes=2_000_000)
     value = bytes(1_000_000)
-    await s.produce(topic, value, data=batch_of(value))
+    await s.produce(topic, value, data=s.batch(value))
     expect("the log end", await s.end_offset(topic), 1)

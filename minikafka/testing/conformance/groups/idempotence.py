@@ -13,7 +13,7 @@ from minikafka.testing.conformance.check import (
     expect_error,
     expect_true,
 )
-from minikafka.testing.conformance.subject import Subject, Topic
+from minikafka.testing.conformance.subject import NOT_YET, Subject, Topic, pause
 
 LAST_SEQUENCE = 2**31 - 1
 KEPT_BATCHES = 5
@@ -42,7 +42,9 @@ class Producer:
 
 async def new_id(s: Subject) -> Any:
     request = {"transactional_id": None, "transaction_timeout_ms": 60_000}
-    return accepted(await s.ask(ApiKey.INIT_PRODUCER_ID, **request))
+    while (response := await s.ask(ApiKey.INIT_PRODUCER_ID, **request)).error_code in NOT_YET:
+        await pause()
+    return accepted(response)
 
 
 async def _producer(s: Subject) -> Producer:
@@ -150,7 +152,12 @@ async def producers_do_not_disturb_each_other(s: Subject) -> None:
     topic = await s.topic()
     first = Producer(s, topic, (await new_id(s)).producer_id)
     second = Producer(s, topic, (await new_id(s)).producer_id)
-    found = [*await first.sent(0), *await second.sent(0), *await first.sent(1), *await second.sent(1)]
+    found = [
+        *await first.sent(0),
+        *await second.sent(0),
+        *await first.sent(1),
+        *await second.sent(1),
+    ]
     expect("the offsets", found, [0, 1, 2, 3])
 
 

@@ -8,7 +8,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.builder import build_batch
 from minikafka.testing.conformance.check import accepted, check, expect, expect_error
-from minikafka.testing.conformance.subject import TIMEOUT_MS, TIMESTAMP_MS, Subject, Topic
+from minikafka.testing.conformance.subject import TIMEOUT_MS, Subject, Topic
 
 LIST_OFFSETS = ApiKey.LIST_OFFSETS
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -19,14 +19,14 @@ async def _topic(s: Subject) -> Topic:
     """Three records, the second one the latest: at +10, +30 and +20 ms."""
     topic = await s.topic()
     for later in (10, 30, 20):
-        await s.produce(topic, data=build_batch([(TIMESTAMP_MS + later, None, b"v", ())]))
+        await s.produce(topic, data=build_batch([(s.time_ms + later, None, b"v", ())]))
     return topic
 
 
 async def _found(s: Subject, topic: Topic, timestamp: int, *versions: int) -> tuple[int, int]:
     """Return timestamp, relative to the first record's base, and offset."""
     row = accepted(await s.list_offset(topic, timestamp, versions[0] if versions else 1))
-    return (row.timestamp - TIMESTAMP_MS if row.timestamp >= 0 else -1), row.offset
+    return (row.timestamp - s.time_ms if row.timestamp >= 0 else -1), row.offset
 
 
 @check("ListOffsetsRequest")
@@ -64,7 +64,7 @@ async def a_time_has_the_first_record_that_is_not_older(s: Subject) -> None:
     """A consumer that begins at a time would skip records of that time."""
     topic = await _topic(s)
     expected = {0: (10, 0), 10: (10, 0), 11: (30, 1), 25: (30, 1), 30: (30, 1)}
-    found = {later: await _found(s, topic, TIMESTAMP_MS + later) for later in expected}
+    found = {later: await _found(s, topic, s.time_ms + later) for later in expected}
     expect("times and offsets", found, expected)
 
 
@@ -72,15 +72,15 @@ async def a_time_has_the_first_record_that_is_not_older(s: Subject) -> None:
 async def a_time_inside_a_batch_has_its_record(s: Subject) -> None:
     """A consumer that begins at a time would read a whole batch of older records."""
     topic = await s.topic()
-    records = [(TIMESTAMP_MS + i, None, b"v", ()) for i in range(10)]
+    records = [(s.time_ms + i, None, b"v", ()) for i in range(10)]
     await s.produce(topic, data=build_batch(records))
-    expect("time and offset", await _found(s, topic, TIMESTAMP_MS + 7), (7, 7))
+    expect("time and offset", await _found(s, topic, s.time_ms + 7), (7, 7))
 
 
 @check("KIP-79")
 async def a_time_after_all_records_has_no_offset(s: Subject) -> None:
     """A consumer that begins at a time would read older records."""
-    expect("time and offset", await _found(s, await _topic(s), TIMESTAMP_MS + 31), NONE)
+    expect("time and offset", await _found(s, await _topic(s), s.time_ms + 31), NONE)
 
 
 @check("KIP-734")
@@ -126,7 +126,7 @@ async def an_offset_has_its_leader_epoch(s: Subject) -> None:
     s.version(LIST_OFFSETS, 4)
     topic = await _topic(s)
     (row,) = (await s.ask(ApiKey.METADATA, 7, topics=[{"name": topic.name}])).topics
-    for timestamp in (LATEST, TIMESTAMP_MS):
+    for timestamp in (LATEST, s.time_ms):
         found = accepted(await s.list_offset(topic, timestamp, 4)).leader_epoch
         expect("the leader epoch", found, row.partitions[0].leader_epoch)
 
@@ -136,8 +136,8 @@ async def all_versions_agree(s: Subject) -> None:
     """A client of that version would begin somewhere else."""
     topic = await _topic(s)
     for version in s.all_versions(LIST_OFFSETS, 1):
-        row = accepted(await s.list_offset(topic, TIMESTAMP_MS + 11, (version, version)))
-        found = (row.timestamp - TIMESTAMP_MS, row.offset)
+        row = accepted(await s.list_offset(topic, s.time_ms + 11, (version, version)))
+        found = (row.timestamp - s.time_ms, row.offset)
         expect(f"time and offset in version {version}", found, (30, 1))
 
 

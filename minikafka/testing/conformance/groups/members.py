@@ -16,6 +16,12 @@ REBALANCE_MS = 10_000
 PROTOCOLS = ("range",)
 
 
+def subscription(name: str) -> bytes:
+    """Return a subscription to no topic (ConsumerProtocolSubscription, version 0) with this text as
+    its user data: Kafka's coordinator reads subscriptions."""
+    return b"\0\0" + bytes(4) + len(name).to_bytes(4, "big") + name.encode()
+
+
 class ClassicMember:
     """A member of a classic group with a connection of its own, so that it can wait in JoinGroup.
 
@@ -43,7 +49,7 @@ class ClassicMember:
             "rebalance_timeout_ms": REBALANCE_MS,
             "member_id": self.member_id,
             "protocol_type": "consumer",
-            "protocols": [{"name": name, "metadata": name.encode()} for name in protocols],
+            "protocols": [{"name": name, "metadata": subscription(name)} for name in protocols],
         }
         request |= {**self.fields, **fields}
         return await self.s.ask(ApiKey.JOIN_GROUP, versions, await self.connection(), **request)
@@ -63,7 +69,12 @@ class ClassicMember:
         rows = [
             {"member_id": each, "assignment": data} for each, data in (assignments or {}).items()
         ]
-        request = {"generation_id": self.generation, "assignments": rows, **self._identity, **fields}
+        request = {
+            "generation_id": self.generation,
+            "assignments": rows,
+            **self._identity,
+            **fields,
+        }
         if self.s.version(ApiKey.SYNC_GROUP) >= 5 and "protocol_type" not in request:
             request |= {"protocol_type": "consumer", "protocol_name": PROTOCOLS[0]}
         return await self.s.ask(ApiKey.SYNC_GROUP, 0, await self.connection(), **request)

@@ -37,7 +37,9 @@ async def commit(s: Subject, group: str, topic: Topic, offset: int, **row: Any) 
     expect_error(await try_commit(s, group, topic, offset, row), ErrorCode.NONE)
 
 
-async def fetched(s: Subject, group: str, topic: Topic, version: int | None = None, **more: Any) -> Any:
+async def fetched(
+    s: Subject, group: str, topic: Topic, version: int | None = None, **more: Any
+) -> Any:
     """Return the row of partition 0 in OffsetFetch."""
     chosen = s.version(FETCH, 1) if version is None else version
     names = {"name": topic.name, "partition_indexes": [0]}
@@ -211,7 +213,12 @@ async def a_generation_of_a_group_that_is_gone_is_refused(s: Subject) -> None:
     topic, group = await s.topic(), s.group()
     fields = {"generation_id_or_member_epoch": 5, "member_id": "nobody"}
     found = await try_commit(s, group, topic, 1, **fields)
-    expect_error(found, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+    expect_error(
+        found,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    )
 
 
 @check("OffsetCommit, CompletingRebalance")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
@@ -19,11 +18,11 @@ from minikafka.testing.conformance.check import (
 from minikafka.testing.conformance.groups.offsets import NO_OFFSET, fetched
 from minikafka.testing.conformance.subject import (
     NOT_YET,
-    PAUSE_S,
     Subject,
     Topic,
     batches_in,
     expect_open,
+    pause,
     values_in,
 )
 
@@ -97,7 +96,7 @@ class Transactional:
             }
             if not set(found.values()) & set(NOT_YET):
                 return found
-            await asyncio.sleep(PAUSE_S)
+            await pause()
 
     async def try_write(self, topic: Topic, *values: bytes, **options: Any) -> Any:
         fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **options}
@@ -133,7 +132,7 @@ class Transactional:
 async def until_stable(s: Subject, topic: Topic) -> None:
     """Wait until no transaction holds the last stable offset."""
     while (partition := await read(s, topic)).last_stable_offset < partition.high_watermark:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
 
 
 async def read(s: Subject, topic: Topic, isolation_level: int = READ_COMMITTED) -> Any:
@@ -146,7 +145,9 @@ async def a_transactional_id_keeps_its_producer_id(s: Subject) -> None:
     producer = await Transactional.of(s)
     first = (producer.producer_id, producer.epoch)
     await producer.begin()
-    expect("the second id and epoch", (producer.producer_id, producer.epoch), (first[0], first[1] + 1))
+    expect(
+        "the second id and epoch", (producer.producer_id, producer.epoch), (first[0], first[1] + 1)
+    )
 
 
 @check("transaction.max.timeout.ms")
@@ -248,7 +249,7 @@ async def a_commit_is_a_marker_in_the_log(s: Subject) -> None:
 
 @check("KIP-98, EndTransactionMarker")
 async def an_abort_is_a_marker_in_the_log(s: Subject) -> None:
-    """A consumer could not tell where the aborted transaction ends, and would drop later records."""
+    """A consumer could not tell where an aborted transaction ends, and would drop later records."""
     await _marker(s, False)
 
 
@@ -414,7 +415,7 @@ async def _commit_offset(producer: Transactional, topic: Topic, group: str, offs
         code = int(response.topics[0].partitions[0].error_code)
         if code not in NOT_YET:
             return code
-        await asyncio.sleep(PAUSE_S)
+        await pause()
 
 
 @check("KIP-98, TxnOffsetCommit")
@@ -433,7 +434,7 @@ async def a_commit_commits_its_offsets(s: Subject) -> None:
     expect_error(await _commit_offset(producer, topic, group, 7), ErrorCode.NONE)
     await producer.end(True)
     while (row := await fetched(s, group, topic)).committed_offset == NO_OFFSET:
-        await asyncio.sleep(PAUSE_S)
+        await pause()
     expect("the offset", row.committed_offset, 7)
 
 
@@ -448,7 +449,7 @@ async def pending_offsets_can_be_waited_for(s: Subject) -> None:
     await producer.end(False)
     while (row := await fetched(s, group, topic, require_stable=True)).error_code:
         expect_error(row.error_code, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        await asyncio.sleep(PAUSE_S)
+        await pause()
     expect("the offset after the abort", row.committed_offset, NO_OFFSET)
 
 
