@@ -77,7 +77,8 @@ def as_junit(results: Sequence[Result]) -> bytes:
             if result.group == group:
                 _add_case(suite, result)
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _add_case(suite: ElementTree.Element, result: Result) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.api_keys import ApiKey, Release
+from minikafka.protocol.api_keys import Release
 from minikafka.testing.conformance.check import Broken, Check, NotOffered
 from minikafka.testing.conformance.subject import Address, Cluster, Subject
 
@@ -55,7 +55,8 @@ async def run_checks(
     done: Callable[[Result], object] = lambda result: None,
 ) -> list[Result]:
     """Run all checks and return the results in their order. ``now_ms`` is the time of day;
-    ``done`` is called with each result as soon as it is there. Raises OSError and Broken if the cluster cannot be asked at all."""
+    ``done`` is called with each result as soon as it is there. Raises OSError and Broken if the
+    cluster cannot be asked at all."""
     cluster = await Cluster.learn(bootstrap, now_ms)
     prefix = f"conformance-{secrets.token_hex(4)}"
     turns = asyncio.Semaphore(AT_ONCE)
@@ -123,6 +124,6 @@ def is_demanded(missing: NotOffered, release: Release) -> bool:
     Kafka 4.0."""
     if missing.key is None:
         return not release.is_before_4
-    newest = release.newest(ApiKey(missing.key))
+    newest = release.newest(missing.key)
     low, high = missing.versions
     return newest is not None and low <= newest and release.oldest(missing.key) <= high

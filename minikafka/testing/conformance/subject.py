@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
@@ -112,6 +112,7 @@ class Subject:
         self._opened: list[Connection] = []
         self._topics: list[str] = []
         self._groups: list[str] = []
+        self._endings: list[Callable[[], Awaitable[object]]] = []
 
     # ------------------------------------------------------------------------------ requests
 
@@ -354,6 +355,10 @@ class Subject:
 
     # --------------------------------------------------------------------------------- end
 
+    def at_end(self, ending: Callable[[], Awaitable[object]]) -> None:
+        """Call ``ending`` after the check: a group with members cannot be deleted."""
+        self._endings.append(ending)
+
     async def clean(self) -> None:
         """Delete what the check has made, as far as the cluster can, and close the connections."""
         try:
@@ -363,6 +368,8 @@ class Subject:
                 connection.close()
 
     async def _delete(self) -> None:
+        for ending in self._endings:
+            await ending()
         if self._topics and ApiKey.DELETE_TOPICS in self.cluster.offered:
             version = self.version(ApiKey.DELETE_TOPICS)
             names = [{"name": name} for name in self._topics]

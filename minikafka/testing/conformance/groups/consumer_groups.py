@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ class Member:
         self.s, self.group, self.member_id = s, group, f"{group}-{name}"
         self.epoch = JOINING
         self.owned: dict[UUID, list[int]] = {}
+        s.at_end(partial(self.send, member_epoch=LEAVING))
 
     async def send(self, **fields: Any) -> Any:
         request = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_response
 from minikafka.protocol.messages.metadata import MetadataResponse
@@ -61,7 +63,7 @@ async def a_waiting_fetch_holds_back_later_responses(s: Subject) -> None:
     connection = await s.connect(s.cluster.brokers[topic.leaders[0]])
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     rows = [{"topic": topic.name, "topic_id": topic.topic_id, "partitions": [row]}]
-    waiting = {"max_wait_ms": 500, "min_bytes": 1, "topics": rows}
+    waiting: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "topics": rows}
     await connection.send(frame(ApiKey.FETCH, s.version(ApiKey.FETCH, 4), 1, **waiting))
     await connection.send(frame(METADATA, s.version(METADATA), 2, topics=[]))
     found = [int.from_bytes((await connection.receive())[:4], "big") for _ in range(2)]

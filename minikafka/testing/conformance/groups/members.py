@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
@@ -52,7 +53,11 @@ class ClassicMember:
             "protocols": [{"name": name, "metadata": subscription(name)} for name in protocols],
         }
         request |= {**self.fields, **fields}
-        return await self.s.ask(ApiKey.JOIN_GROUP, versions, await self.connection(), **request)
+        at = await self.connection()
+        response = await self.s.ask(ApiKey.JOIN_GROUP, versions, at, **request)
+        if response.member_id:
+            self.s.at_end(partial(self._remove, response.member_id))
+        return response
 
     async def join(self, versions: Versions = 1, **fields: Any) -> Any:
         """Join, with the member id that the coordinator demands (KIP-394). Raises Broken."""
@@ -86,10 +91,14 @@ class ClassicMember:
         return int(response.error_code)
 
     async def leave(self) -> int:
+        return await self._remove(self.member_id)
+
+    async def _remove(self, member_id: str) -> int:
+        """Leave by a connection that no join of the member holds up. Return the error."""
         version = self.s.version(ApiKey.LEAVE_GROUP)
-        row = {"member_id": self.member_id}
-        member = {"members": [row]} if version >= 3 else row
-        at = await self.connection()
+        row = {"member_id": member_id}
+        member: dict[str, Any] = {"members": [row]} if version >= 3 else row
+        at = await self.s.coordinator(self.group)
         response = await self.s.ask(ApiKey.LEAVE_GROUP, 0, at, group_id=self.group, **member)
         row_error = response.members[0].error_code if version >= 3 else 0
         return int(response.error_code or row_error)

@@ -211,7 +211,7 @@ async def a_group_with_members_takes_no_commit_from_outside(s: Subject) -> None:
 async def a_generation_of_a_group_that_is_gone_is_refused(s: Subject) -> None:
     """A consumer would commit to a group that has forgotten it."""
     topic, group = await s.topic(), s.group()
-    fields = {"generation_id_or_member_epoch": 5, "member_id": "nobody"}
+    fields: dict[str, Any] = {"generation_id_or_member_epoch": 5, "member_id": "nobody"}
     found = await try_commit(s, group, topic, 1, **fields)
     expect_error(
         found,

@@ -62,7 +62,7 @@ async def acks_0_gets_no_response(s: Subject) -> None:
     topic = await s.topic()
     at = await s.leader(topic)
     rows = topic_rows(topic, "name", "partition_data", [{"index": 0, "records": s.batch(b"v")}])
-    request = {"acks": 0, "timeout_ms": TIMEOUT_MS, "topic_data": rows}
+    request: dict[str, Any] = {"acks": 0, "timeout_ms": TIMEOUT_MS, "topic_data": rows}
     await at.send(frame(PRODUCE, s.version(PRODUCE, 3), 4711, **request))
     expect("the log end", await s.end_offset(topic), 1)  # the response has its own correlation id
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -36,6 +37,7 @@ class Member:
         self.epoch = JOINING
         self.session_epoch = 0
         self._connection: Connection | None = None
+        s.at_end(partial(self.beat, member_epoch=LEAVING))
 
     async def connection(self) -> Connection:
         """A share session belongs to its connection."""
