@@ -36,6 +36,8 @@ class Connection:
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are. Raises Broken if the connection is lost."""
+        if self._writer.is_closing():
+            raise Broken("the broker closed the connection")
         try:
             self._writer.write(data)
             await self._writer.drain()

@@ -114,8 +114,8 @@ async def _clean(subject: Subject) -> str:
     try:
         async with asyncio.timeout(CLEAN_LIMIT_S):
             await subject.clean()
-    except (OSError, Broken, NotOffered) as error:
-        return str(error) or type(error).__name__
+    except Exception as error:  # whatever a broker has done; the check's own outcome comes first
+        return f"{type(error).__name__}: {error}"
     return ""
 
 

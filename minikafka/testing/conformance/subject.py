@@ -333,8 +333,15 @@ class Subject:
         return response.responses[0].partitions[0]
 
     async def batches(self, topic: Topic, offset: int = 0, **options: Any) -> list[RecordBatch]:
-        """Return the batches of a fetch. Raises Broken for an error."""
-        return batches_in(await self.fetch(topic, offset, **options))
+        """Return all batches from an offset on. A response may have less. Raises Broken for an
+        error."""
+        found: list[RecordBatch] = []
+        while True:
+            partition = await self.fetch(topic, offset, **options)
+            found += batches_in(partition)
+            if not found or not offset < found[-1].next_offset < partition.high_watermark:
+                return found
+            offset = found[-1].next_offset
 
     async def list_offset(
         self, topic: Topic, timestamp: int, versions: Versions = 1, /, **options: Any

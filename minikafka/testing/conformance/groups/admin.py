@@ -20,6 +20,7 @@ CREATE, DELETE = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
 PARTITIONS, RECORDS = ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 HIGH_WATERMARK = -1
+FIRST_WITH_CHECKS = 4  # Kafka 2.0 looks at less, and names another error
 
 
 async def _metadata(s: Subject, name: str) -> Any:
@@ -84,6 +85,7 @@ async def more_replicas_than_brokers_are_refused(s: Subject) -> None:
 @check("CreateTopics")
 async def an_unknown_setting_is_refused(s: Subject) -> None:
     """An operator would not notice a misspelled setting."""
+    s.version(CREATE, FIRST_WITH_CHECKS)
     for row in ({"name": "no.such.key", "value": "1"}, {"name": "retention.ms", "value": "soon"}):
         found = (await s.create(s.name(), configs=[row])).error_code
         expect_error(found, ErrorCode.INVALID_CONFIG, of=f"the error of {row['name']}")
@@ -111,6 +113,7 @@ async def a_count_beside_assigned_replicas_is_refused(s: Subject) -> None:
 @check("CreateTopics")
 async def a_gap_in_assigned_partitions_is_refused(s: Subject) -> None:
     """A topic would have partitions without replicas."""
+    s.version(CREATE, FIRST_WITH_CHECKS)
     broker = next(iter(s.cluster.brokers))
     rows = [{"partition_index": i, "broker_ids": [broker]} for i in (0, 2)]
     fields = {"num_partitions": -1, "replication_factor": -1}

@@ -10,7 +10,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.testing.conformance.check import NotOffered, accepted
 from minikafka.testing.conformance.connection import Connection
-from minikafka.testing.conformance.subject import Subject, Versions
+from minikafka.testing.conformance.subject import Subject, Versions, pause
 
 SESSION_MS = 10_000
 REBALANCE_MS = 10_000
@@ -60,11 +60,17 @@ class ClassicMember:
         return response
 
     async def join(self, versions: Versions = 1, **fields: Any) -> Any:
-        """Join, with the member id that the coordinator demands (KIP-394). Raises Broken."""
-        response = await self.try_join(versions, **fields)
-        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = response.member_id
+        """Join, with the member id that the coordinator demands (KIP-394), and again without one
+        that it has forgotten, as clients do. Raises Broken for another error."""
+        while True:
             response = await self.try_join(versions, **fields)
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = response.member_id
+            elif response.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+                await pause()
+            else:
+                break
         accepted(response)
         self.member_id, self.generation = response.member_id, response.generation_id
         return response

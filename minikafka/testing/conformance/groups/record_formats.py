@@ -139,6 +139,7 @@ down_0, down_1 = _is_converted_down(0, (0, 1)), _is_converted_down(1, (2, 3))
 @check("ProduceRequest.validateRecords, KIP-98")
 async def messages_of_magic_1_are_refused_from_new_producers(s: Subject) -> None:
     """A broker would store records without a producer id where one was promised."""
+    s.version(ApiKey.PRODUCE, FIRST_ZSTD_PRODUCE)  # Kafka 2.0 closes the connection
     topic = await s.topic()
     found = (await s.try_produce(topic, data=_legacy(s, 1))).error_code
     expect_error(found, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)

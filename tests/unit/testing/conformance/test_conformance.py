@@ -200,13 +200,20 @@ async def is_misunderstood(s: Subject) -> None:
     raise AttributeError("no such field")
 
 
+async def is_not_cleaned_up(s: Subject) -> None:
+    async def ending() -> None:
+        raise RuntimeError("no more")
+
+    s.at_end(ending)
+
+
 async def holds(s: Subject) -> None:
     await s.topic()
 
 
 @pytest.mark.mission("JUDGE-92")
 def test_a_broker_that_hangs_or_closes_fails_one_check_alone(bootstrap: str) -> None:
-    rules = (hangs, is_hung_up_on, is_misunderstood, holds)
+    rules = (hangs, is_hung_up_on, is_misunderstood, is_not_cleaned_up, holds)
     checks = [Check(rule.__name__, "none", "None.", rule) for rule in rules]
     found = asyncio.run(
         run_checks(address(bootstrap), RealClock().wall_ms(), {"own": checks}, limit_s=2)
@@ -215,6 +222,7 @@ def test_a_broker_that_hangs_or_closes_fails_one_check_alone(bootstrap: str) -> 
         (Outcome.FAILED, "no result after 2 s"),
         (Outcome.FAILED, "the broker closed the connection"),
         (Outcome.FAILED, "AttributeError: no such field"),
+        (Outcome.FAILED, "what the check has made was not deleted: RuntimeError: no more"),
         (Outcome.PASSED, ""),
     ]
 
