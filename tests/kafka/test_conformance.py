@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.protocol.api_keys import Release
 from minikafka.testing.conformance.groups.catalogue import ALL
-from minikafka.testing.conformance.run import Outcome, run_checks
+from minikafka.testing.conformance.run import CheckOutcome, run_checks
 from minikafka.testing.conformance.subject import Address
 from minikafka.world.real.world import RealClock
 
@@ -25,7 +25,9 @@ def test_official_kafka_passes(theirs: str) -> None:
         )
     )
     assert [
-        (each.group, each.check.name, each.text) for each in found if each.outcome is Outcome.FAILED
+        (each.group, each.check.name, each.text)
+        for each in found
+        if each.outcome is CheckOutcome.FAILED
     ] == []
-    passed = sum(each.outcome is Outcome.PASSED for each in found)
+    passed = sum(each.outcome is CheckOutcome.PASSED for each in found)
     assert passed > 300

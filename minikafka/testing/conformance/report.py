@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from minikafka.testing.conformance.check import Check
-from minikafka.testing.conformance.run import Outcome, Result
+from minikafka.testing.conformance.run import CheckOutcome, Result
 
 HEADLINE = ("group", "passed", "failed", "not offered")
 
@@ -17,9 +17,9 @@ def identifier(group: str, check: Check) -> str:
     return f"{group}: {check.name}"
 
 
-def counts_of(results: Sequence[Result]) -> dict[str, Counter[Outcome]]:
+def counts_of(results: Sequence[Result]) -> dict[str, Counter[CheckOutcome]]:
     """Return how many checks of each group ended in which way."""
-    counts: dict[str, Counter[Outcome]] = {}
+    counts: dict[str, Counter[CheckOutcome]] = {}
     for result in results:
         counts.setdefault(result.group, Counter())[result.outcome] += 1
     return counts
@@ -28,15 +28,17 @@ def counts_of(results: Sequence[Result]) -> dict[str, Counter[Outcome]]:
 def lines(results: Sequence[Result]) -> Iterator[str]:
     """Yield each failure with its consequence, and the table of groups behind them."""
     for result in results:
-        if result.outcome is Outcome.FAILED:
+        if result.outcome is CheckOutcome.FAILED:
             yield f"FAILED {identifier(result.group, result.check)} ({result.check.source})"
             yield f"    {result.text}"
             yield f"    {result.check.consequence}"
     counts = counts_of(results)
     rows: list[tuple[str, ...]] = [HEADLINE]
-    rows += [(group, *(str(count[each]) for each in Outcome)) for group, count in counts.items()]
-    total = sum(counts.values(), Counter[Outcome]())
-    rows.append(("total", *(str(total[each]) for each in Outcome)))
+    rows += [
+        (group, *(str(count[each]) for each in CheckOutcome)) for group, count in counts.items()
+    ]
+    total = sum(counts.values(), Counter[CheckOutcome]())
+    rows.append(("total", *(str(total[each]) for each in CheckOutcome)))
     for row in rows:
         yield f"{row[0]:<16}" + "".join(f"{cell:>13}" for cell in row[1:])
 
@@ -44,8 +46,8 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
 def as_json(results: Sequence[Result]) -> dict[str, Any]:
     total = Counter(result.outcome for result in results)
     return {
-        "ok": not total[Outcome.FAILED],
-        "counts": {each.value.replace(" ", "_"): total[each] for each in Outcome},
+        "ok": not total[CheckOutcome.FAILED],
+        "counts": {each.value.replace(" ", "_"): total[each] for each in CheckOutcome},
         "checks": [
             {
                 "group": result.group,
@@ -70,8 +72,8 @@ def as_junit(results: Sequence[Result]) -> bytes:
             "testsuite",
             name=group,
             tests=str(sum(counts.values())),
-            failures=str(counts[Outcome.FAILED]),
-            skipped=str(counts[Outcome.NOT_OFFERED]),
+            failures=str(counts[CheckOutcome.FAILED]),
+            skipped=str(counts[CheckOutcome.NOT_OFFERED]),
         )
         for result in results:
             if result.group == group:
@@ -89,10 +91,10 @@ def _add_case(suite: ElementTree.Element, result: Result) -> None:
         name=result.check.name,
         time=f"{result.seconds:.3f}",
     )
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         failure = ElementTree.SubElement(case, "failure", message=result.text)
         failure.text = f"{result.check.consequence} ({result.check.source})"
-    elif result.outcome is Outcome.NOT_OFFERED:
+    elif result.outcome is CheckOutcome.NOT_OFFERED:
         ElementTree.SubElement(case, "skipped", message=result.text)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import Release
 from minikafka.testing.conformance.check import Broken, Check, NotOffered
-from minikafka.testing.conformance.subject import Address, Cluster, Subject
+from minikafka.testing.conformance.subject import Address, Subject, TriedCluster
 
 LIMIT_S = 20  # of one check
 CLEAN_LIMIT_S = 10
@@ -29,7 +29,7 @@ PROFILES: Final = MappingProxyType(
 )
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_OFFERED = "not offered"
@@ -41,7 +41,7 @@ class Result:
 
     group: str
     check: Check
-    outcome: Outcome
+    outcome: CheckOutcome
     text: str
     seconds: float
 
@@ -57,7 +57,7 @@ async def run_checks(
     """Run all checks and return the results in their order. ``now_ms`` is the time of day;
     ``done`` is called with each result as soon as it is there. Raises OSError and Broken if the
     cluster cannot be asked at all."""
-    cluster = await Cluster.learn(bootstrap, now_ms)
+    cluster = await TriedCluster.learn(bootstrap, now_ms)
     prefix = f"conformance-{secrets.token_hex(4)}"
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -85,28 +85,28 @@ async def _run(
         outcome, text = await _outcome(subject, check, release, limit_s)
     finally:
         trouble = await _clean(subject)
-    if outcome is Outcome.PASSED and trouble:
-        outcome, text = Outcome.FAILED, f"what the check has made was not deleted: {trouble}"
+    if outcome is CheckOutcome.PASSED and trouble:
+        outcome, text = CheckOutcome.FAILED, f"what the check has made was not deleted: {trouble}"
     return Result(group, check, outcome, text, clock() - begun)
 
 
 async def _outcome(
     subject: Subject, check: Check, release: Release | None, limit_s: float
-) -> tuple[Outcome, str]:
+) -> tuple[CheckOutcome, str]:
     try:
         async with asyncio.timeout(limit_s):
             await check.rule(subject)
     except NotOffered as missing:
         if release is not None and is_demanded(missing, release):
-            return Outcome.FAILED, f"Kafka {release.value} has {missing}, which is not offered"
-        return Outcome.NOT_OFFERED, str(missing)
+            return CheckOutcome.FAILED, f"Kafka {release.value} has {missing}, which is not offered"
+        return CheckOutcome.NOT_OFFERED, str(missing)
     except TimeoutError:
-        return Outcome.FAILED, f"no result after {limit_s:g} s"
+        return CheckOutcome.FAILED, f"no result after {limit_s:g} s"
     except Broken as broken:
-        return Outcome.FAILED, str(broken)
+        return CheckOutcome.FAILED, str(broken)
     except Exception as error:  # a row or a field is absent from a response
-        return Outcome.FAILED, f"{type(error).__name__}: {error}"
-    return Outcome.PASSED, ""
+        return CheckOutcome.FAILED, f"{type(error).__name__}: {error}"
+    return CheckOutcome.PASSED, ""
 
 
 async def _clean(subject: Subject) -> str:

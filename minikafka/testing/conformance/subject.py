@@ -58,7 +58,7 @@ class Topic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class TriedCluster:
     """What is known of the cluster before the checks, at ``now_ms``: the versions of each API by
     its number, the addresses of the brokers, and the finalized features with their levels."""
 
@@ -104,7 +104,7 @@ class Subject:
     """What one check works with. ``name`` is unique; everything that the check makes begins with
     it. ``clean`` deletes the topics and groups, and closes the connections."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: TriedCluster, name: str) -> None:
         self.cluster = cluster
         self._name = name
         self._numbers = itertools.count()

@@ -15,18 +15,18 @@ from minikafka.testing.conformance.check import (
     expect_in,
     expect_true,
 )
-from minikafka.testing.conformance.groups.members import ClassicMember, stable, subscription
+from minikafka.testing.conformance.groups.members import ScriptedMember, stable, subscription
 from minikafka.testing.conformance.subject import Subject, pause
 
 FIRST_WITH_INSTANCES = 5
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def _two(s: Subject) -> tuple[ClassicMember, ClassicMember, list[Any]]:
+async def _two(s: Subject) -> tuple[ScriptedMember, ScriptedMember, list[Any]]:
     """Return two members after their common join, the leader first, and both join responses."""
     group = s.group()
     first = await stable(s, group)
-    second = ClassicMember(s, group)
+    second = ScriptedMember(s, group)
     joining = asyncio.create_task(second.join())
     while await first.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
         await pause()
@@ -69,7 +69,7 @@ async def an_unknown_kind_of_coordinator_is_refused(s: Subject) -> None:
 async def a_new_member_is_given_an_id_first(s: Subject) -> None:
     """A member that times out while it joins would leave a ghost behind, which holds partitions."""
     s.version(ApiKey.JOIN_GROUP, 4)
-    response = await ClassicMember(s, s.group()).try_join(4)
+    response = await ScriptedMember(s, s.group()).try_join(4)
     expect_error(response.error_code, ErrorCode.MEMBER_ID_REQUIRED)
     expect_true(bool(response.member_id), "there is no member id")
 
@@ -77,7 +77,7 @@ async def a_new_member_is_given_an_id_first(s: Subject) -> None:
 @check("JoinGroup")
 async def a_lone_member_leads_generation_1(s: Subject) -> None:
     """No member would assign the partitions."""
-    member = ClassicMember(s, s.group())
+    member = ScriptedMember(s, s.group())
     response = await member.join()
     expect("the generation", response.generation_id, 1)
     expect("the leader", response.leader, response.member_id)
@@ -90,14 +90,14 @@ async def a_lone_member_leads_generation_1(s: Subject) -> None:
 async def a_join_returns_the_type_of_the_protocol(s: Subject) -> None:
     """A client could not tell a group of consumers from one of Connect."""
     s.version(ApiKey.JOIN_GROUP, 7)
-    response = await ClassicMember(s, s.group()).join(7)
+    response = await ScriptedMember(s, s.group()).join(7)
     expect("the type", response.protocol_type, "consumer")
 
 
 @check("SyncGroup")
 async def the_assignment_of_the_leader_comes_back(s: Subject) -> None:
     """A member would read other partitions than the leader has chosen."""
-    member = ClassicMember(s, s.group())
+    member = ScriptedMember(s, s.group())
     await member.join()
     response = accepted(await member.sync({member.member_id: b"\x00\x01assignment"}))
     expect("the assignment", bytes(response.assignment), b"\x00\x01assignment")
@@ -145,7 +145,7 @@ async def an_unknown_member_is_refused(s: Subject) -> None:
 @check("Heartbeat")
 async def a_member_of_an_unknown_group_is_refused(s: Subject) -> None:
     """Members would go on after their coordinator has lost the group."""
-    member = ClassicMember(s, s.group())
+    member = ScriptedMember(s, s.group())
     found = await member.heartbeat(generation_id=1, member_id="nobody")
     expect_error(found, UNKNOWN_MEMBER)
 
@@ -154,7 +154,7 @@ async def a_member_of_an_unknown_group_is_refused(s: Subject) -> None:
 async def a_join_with_an_unknown_id_is_refused(s: Subject) -> None:
     """A member that was removed would come back with what it owned before."""
     await stable(s, group := s.group())
-    response = await ClassicMember(s, group).try_join(member_id="nobody")
+    response = await ScriptedMember(s, group).try_join(member_id="nobody")
     expect_error(response.error_code, UNKNOWN_MEMBER)
 
 
@@ -162,14 +162,14 @@ async def a_join_with_an_unknown_id_is_refused(s: Subject) -> None:
 async def a_session_time_out_has_limits(s: Subject) -> None:
     """A member with a time-out of a month would hold its partitions after its death."""
     for timeout_ms in (1, 2**31 - 1):
-        response = await ClassicMember(s, s.group()).try_join(session_timeout_ms=timeout_ms)
+        response = await ScriptedMember(s, s.group()).try_join(session_timeout_ms=timeout_ms)
         expect_error(response.error_code, ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
 @check("GroupCoordinator.validateGroupStatus")
 async def an_empty_group_id_is_refused(s: Subject) -> None:
     """All clients without a group id would be one group."""
-    member = ClassicMember(s, "")
+    member = ScriptedMember(s, "")
     member._connection = await s.coordinator(s.group())
     expect_error((await member.try_join()).error_code, ErrorCode.INVALID_GROUP_ID)
 
@@ -177,7 +177,7 @@ async def an_empty_group_id_is_refused(s: Subject) -> None:
 @check("JoinGroup")
 async def a_join_without_protocols_is_refused(s: Subject) -> None:
     """The group would have no protocol that all members know."""
-    response = await ClassicMember(s, s.group()).try_join(protocols=())
+    response = await ScriptedMember(s, s.group()).try_join(protocols=())
     expect_error(response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
@@ -185,7 +185,7 @@ async def a_join_without_protocols_is_refused(s: Subject) -> None:
 async def a_member_of_another_type_is_refused(s: Subject) -> None:
     """A worker of Connect could break a group of consumers by the same name."""
     await stable(s, group := s.group())
-    response = await ClassicMember(s, group).try_join(protocol_type="connect")
+    response = await ScriptedMember(s, group).try_join(protocol_type="connect")
     expect_error(response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
@@ -193,7 +193,7 @@ async def a_member_of_another_type_is_refused(s: Subject) -> None:
 async def a_member_without_a_common_protocol_is_refused(s: Subject) -> None:
     """The group would have no protocol that all members know."""
     await stable(s, group := s.group())
-    response = await ClassicMember(s, group).try_join(protocols=("other",))
+    response = await ScriptedMember(s, group).try_join(protocols=("other",))
     expect_error(response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
@@ -256,10 +256,10 @@ async def the_others_rebalance_when_a_member_leaves(s: Subject) -> None:
 async def the_protocol_is_one_that_all_members_know(s: Subject) -> None:
     """A member could not read its assignment."""
     group = s.group()
-    first = ClassicMember(s, group)
+    first = ScriptedMember(s, group)
     await first.join(protocols=("sticky", "range"))
     accepted(await first.sync({}, **_protocol(s, "sticky")))
-    joining = asyncio.create_task(ClassicMember(s, group).join(protocols=("range",)))
+    joining = asyncio.create_task(ScriptedMember(s, group).join(protocols=("range",)))
     while await first.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
         await pause()
     found = [await first.join(protocols=("sticky", "range")), await joining]
@@ -277,10 +277,10 @@ async def a_static_member_returns_without_a_rebalance(s: Subject) -> None:
     """Every restart of a consumer would stop the whole group."""
     s.version(ApiKey.JOIN_GROUP, FIRST_WITH_INSTANCES)
     group = s.group()
-    first = ClassicMember(s, group, group_instance_id="one")
+    first = ScriptedMember(s, group, group_instance_id="one")
     await first.join(FIRST_WITH_INSTANCES)
     accepted(await first.sync({first.member_id: b"mine"}))
-    again = ClassicMember(s, group, group_instance_id="one")
+    again = ScriptedMember(s, group, group_instance_id="one")
     response = await again.join(FIRST_WITH_INSTANCES)
     expect("the generation", response.generation_id, first.generation)
     expect("its assignment", bytes(accepted(await again.sync()).assignment), b"mine")
@@ -291,10 +291,10 @@ async def the_predecessor_of_a_static_member_is_fenced(s: Subject) -> None:
     """Two processes with one instance id would both read its partitions."""
     s.version(ApiKey.JOIN_GROUP, FIRST_WITH_INSTANCES)
     group = s.group()
-    first = ClassicMember(s, group, group_instance_id="one")
+    first = ScriptedMember(s, group, group_instance_id="one")
     await first.join(FIRST_WITH_INSTANCES)
     accepted(await first.sync({first.member_id: b"mine"}))
-    await ClassicMember(s, group, group_instance_id="one").join(FIRST_WITH_INSTANCES)
+    await ScriptedMember(s, group, group_instance_id="one").join(FIRST_WITH_INSTANCES)
     expect_error(await first.heartbeat(), ErrorCode.FENCED_INSTANCE_ID)
 
 

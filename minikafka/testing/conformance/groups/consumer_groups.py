@@ -16,7 +16,7 @@ from minikafka.testing.conformance.check import (
     expect_true,
 )
 from minikafka.testing.conformance.groups.members import (
-    ClassicMember,
+    ScriptedMember,
     refused_as_switched_off,
 )
 from minikafka.testing.conformance.groups.offsets import try_commit
@@ -228,7 +228,7 @@ async def a_member_of_a_classic_group_can_join(s: Subject) -> None:
     """A group could not be upgraded while it works."""
     member, topic = await _member(s)
     await member.until_assigned(topic, 1)
-    classic = ClassicMember(s, member.group)
+    classic = ScriptedMember(s, member.group)
     response = await classic.try_join(protocol_type="connect")
     expect_error(response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 

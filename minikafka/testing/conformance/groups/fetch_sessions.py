@@ -15,7 +15,7 @@ FIRST, FIRST_BY_ID = 7, 13
 NO_SESSION = -1
 
 
-class Session:
+class ScriptedSession:
     """Sends the fetches of one session; the caller names the epochs."""
 
     def __init__(self, s: Subject, topic: Topic, version: int) -> None:
@@ -23,7 +23,9 @@ class Session:
         self.session_id = 0
 
     @classmethod
-    async def of(cls, s: Subject, partitions: int = 2, version: int | None = None) -> Session:
+    async def of(
+        cls, s: Subject, partitions: int = 2, version: int | None = None
+    ) -> ScriptedSession:
         chosen = s.version(FETCH, FIRST) if version is None else version
         topic = await s.topic(partitions)
         # A session is with one broker.
@@ -85,7 +87,7 @@ class Session:
 @check("KIP-227, FetchManager")
 async def epoch_0_opens_a_session(s: Subject) -> None:
     """A consumer of many partitions would name all of them in each request."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     response = await session.begin()
     found = [p.partition_index for t in response.responses for p in t.partitions]
     expect("the partitions in the first response", sorted(found), session.own_partitions())
@@ -94,7 +96,7 @@ async def epoch_0_opens_a_session(s: Subject) -> None:
 @check("KIP-227")
 async def without_a_session_there_is_no_id(s: Subject) -> None:
     """A client that wants no session would fill the broker's cache."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     response = await session.fetch(NO_SESSION, {0: 0})
     expect("the session id", response.session_id, 0)
 
@@ -102,7 +104,7 @@ async def without_a_session_there_is_no_id(s: Subject) -> None:
 @check("KIP-227, IncrementalFetchContext")
 async def partitions_without_news_are_left_out(s: Subject) -> None:
     """A response to a consumer of many partitions would be large without a record."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     expect("the partitions in the response", await session.next(1), [])
 
@@ -110,7 +112,7 @@ async def partitions_without_news_are_left_out(s: Subject) -> None:
 @check("KIP-227, IncrementalFetchContext")
 async def a_partition_with_records_is_in_the_response(s: Subject) -> None:
     """A consumer would never see new records."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     await s.produce(session.topic, b"v")
     expect("the partitions in the response", await session.next(1), [0])
@@ -119,7 +121,7 @@ async def a_partition_with_records_is_in_the_response(s: Subject) -> None:
 @check("KIP-227")
 async def a_partition_keeps_its_offset_until_it_is_named_again(s: Subject) -> None:
     """A consumer would lose the records of a response that it has not processed."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     await s.produce(session.topic, b"v")
     expect("the partitions in the first response", await session.next(1), [0])
@@ -130,7 +132,7 @@ async def a_partition_keeps_its_offset_until_it_is_named_again(s: Subject) -> No
 @check("KIP-227, FetchManager")
 async def an_unknown_session_is_an_error(s: Subject) -> None:
     """A consumer would not notice that its session was evicted, and miss partitions."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     session.session_id = 123_456_789
     response = await session.fetch(1, {0: 0})
     expect_error(response.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -139,7 +141,7 @@ async def an_unknown_session_is_an_error(s: Subject) -> None:
 @check("KIP-227, FetchManager")
 async def a_wrong_epoch_is_an_error(s: Subject) -> None:
     """A response that got lost would leave client and broker with different partitions."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     response = await session.fetch(5, {})
     expect_error(response.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -148,7 +150,7 @@ async def a_wrong_epoch_is_an_error(s: Subject) -> None:
 @check("KIP-227")
 async def a_session_can_be_closed(s: Subject) -> None:
     """Sessions of consumers that ended would fill the broker's cache."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     await session.fetch(NO_SESSION, {})
     response = await session.fetch(1, {})
@@ -158,7 +160,7 @@ async def a_session_can_be_closed(s: Subject) -> None:
 @check("KIP-227")
 async def a_forgotten_partition_is_not_sent(s: Subject) -> None:
     """A consumer would get records of a partition that another member owns now."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     await s.produce(session.topic, b"v")
     expect("the partitions in the response", await session.next(1, forgotten=[0]), [])
@@ -167,7 +169,7 @@ async def a_forgotten_partition_is_not_sent(s: Subject) -> None:
 @check("KIP-227")
 async def a_partition_can_be_added(s: Subject) -> None:
     """A consumer that is assigned a partition would not read it."""
-    session = await Session.of(s, 1)
+    session = await ScriptedSession.of(s, 1)
     await session.begin()
     more = await s.topic()
     if more.leaders != session.topic.leaders:
@@ -188,7 +190,7 @@ async def a_partition_can_be_added(s: Subject) -> None:
 @check("KIP-227, CachedPartition.maybeUpdateResponseData")
 async def a_partition_with_an_error_is_always_sent(s: Subject) -> None:
     """A consumer would see the error once and then wait for ever."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     expect("the partitions in the response", await session.next(1, {0: 99}), [0])
     expect("the partitions in the next one", await session.next(2), [0])
@@ -197,7 +199,7 @@ async def a_partition_with_an_error_is_always_sent(s: Subject) -> None:
 @check("KIP-227")
 async def epoch_0_with_an_id_opens_a_new_session(s: Subject) -> None:
     """A client that begins again after an error would go on with the old partitions."""
-    session = await Session.of(s)
+    session = await ScriptedSession.of(s)
     await session.begin()
     old = session.session_id
     await session.begin()
@@ -208,7 +210,7 @@ async def epoch_0_with_an_id_opens_a_new_session(s: Subject) -> None:
 async def names_and_ids_are_not_mixed_in_a_session(s: Subject) -> None:
     """After a downgrade a consumer would read a partition of another topic."""
     s.version(FETCH, FIRST_BY_ID)
-    session = await Session.of(s, version=FIRST_BY_ID)
+    session = await ScriptedSession.of(s, version=FIRST_BY_ID)
     await session.begin()
     response = await session.fetch(1, {0: 0}, version=FIRST_BY_ID - 1)
     expect_error(response.error_code, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)

@@ -23,7 +23,7 @@ def subscription(name: str) -> bytes:
     return b"\0\0" + bytes(4) + len(name).to_bytes(4, "big") + name.encode()
 
 
-class ClassicMember:
+class ScriptedMember:
     """A member of a classic group with a connection of its own, so that it can wait in JoinGroup.
 
     ``fields`` are more fields of JoinGroup, such as the group instance id."""
@@ -117,9 +117,9 @@ class ClassicMember:
         return identity
 
 
-async def stable(s: Subject, group: str, assignment: bytes = b"all") -> ClassicMember:
+async def stable(s: Subject, group: str, assignment: bytes = b"all") -> ScriptedMember:
     """Return the only member of a new group that is stable."""
-    member = ClassicMember(s, group)
+    member = ScriptedMember(s, group)
     await member.join()
     accepted(await member.sync({member.member_id: assignment}))
     return member

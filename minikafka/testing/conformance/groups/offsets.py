@@ -13,7 +13,7 @@ from minikafka.testing.conformance.check import (
     expect,
     expect_error,
 )
-from minikafka.testing.conformance.groups.members import ClassicMember, stable
+from minikafka.testing.conformance.groups.members import ScriptedMember, stable
 from minikafka.testing.conformance.subject import Subject, Topic
 
 COMMIT, FETCH = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH
@@ -171,7 +171,7 @@ async def a_member_commits_in_its_generation(s: Subject) -> None:
     expect_error(found, ErrorCode.NONE)
 
 
-def _identity(member: ClassicMember, **changed: Any) -> dict[str, Any]:
+def _identity(member: ScriptedMember, **changed: Any) -> dict[str, Any]:
     identity = {
         "generation_id_or_member_epoch": member.generation,
         "member_id": member.member_id,
@@ -225,7 +225,7 @@ async def a_generation_of_a_group_that_is_gone_is_refused(s: Subject) -> None:
 async def a_commit_before_the_assignment_is_refused(s: Subject) -> None:
     """A consumer would commit for partitions that it does not own yet."""
     topic = await s.topic()
-    member = ClassicMember(s, s.group())
+    member = ScriptedMember(s, s.group())
     await member.join()
     found = await try_commit(s, member.group, topic, 1, **_identity(member))
     expect_error(found, ErrorCode.REBALANCE_IN_PROGRESS)

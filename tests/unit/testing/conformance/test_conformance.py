@@ -18,7 +18,7 @@ from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.testing.conformance.check import Check, NotOffered
 from minikafka.testing.conformance.connection import Connection
 from minikafka.testing.conformance.groups.catalogue import ALL
-from minikafka.testing.conformance.run import Outcome, Result, is_demanded, run_checks
+from minikafka.testing.conformance.run import CheckOutcome, Result, is_demanded, run_checks
 from minikafka.testing.conformance.subject import Address, Subject
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.world import RealClock
@@ -47,7 +47,7 @@ def results(bootstrap: str, *groups: str, **options: Any) -> list[Result]:
 
 
 def failed(found: list[Result]) -> dict[str, str]:
-    return {each.check.name: each.text for each in found if each.outcome is Outcome.FAILED}
+    return {each.check.name: each.text for each in found if each.outcome is CheckOutcome.FAILED}
 
 
 @pytest.mark.mission("JUDGE-90")
@@ -55,10 +55,11 @@ def failed(found: list[Result]) -> dict[str, str]:
 def test_every_check_passes(bootstrap: str) -> None:
     found = results(bootstrap, release=Release.KAFKA_4_2, limit_s=60)
     assert failed(found) == {}
-    assert {each.outcome for each in found} == {Outcome.PASSED}
+    assert {each.outcome for each in found} == {CheckOutcome.PASSED}
     assert len(found) == sum(map(len, ALL.values()))
 
 
+@pytest.mark.mission("JUDGE-90")
 def test_nothing_is_left_behind(bootstrap: str) -> None:
     results(bootstrap, "metadata", "offsets")
 
@@ -219,11 +220,11 @@ def test_a_broker_that_hangs_or_closes_fails_one_check_alone(bootstrap: str) -> 
         run_checks(address(bootstrap), RealClock().wall_ms(), {"own": checks}, limit_s=2)
     )
     assert [(each.outcome, each.text) for each in found] == [
-        (Outcome.FAILED, "no result after 2 s"),
-        (Outcome.FAILED, "the broker closed the connection"),
-        (Outcome.FAILED, "AttributeError: no such field"),
-        (Outcome.FAILED, "what the check has made was not deleted: RuntimeError: no more"),
-        (Outcome.PASSED, ""),
+        (CheckOutcome.FAILED, "no result after 2 s"),
+        (CheckOutcome.FAILED, "the broker closed the connection"),
+        (CheckOutcome.FAILED, "AttributeError: no such field"),
+        (CheckOutcome.FAILED, "what the check has made was not deleted: RuntimeError: no more"),
+        (CheckOutcome.PASSED, ""),
     ]
 
 
