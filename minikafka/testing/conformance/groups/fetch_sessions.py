@@ -27,8 +27,8 @@ class ScriptedSession:
         cls, s: Subject, partitions: int = 2, version: int | None = None
     ) -> ScriptedSession:
         chosen = s.version(FETCH, FIRST) if version is None else version
-        topic = await s.topic(partitions)
-        # A session is with one broker.
+        # A session is with one broker, which leads so many of them.
+        topic = await s.topic(partitions * len(s.cluster.brokers))
         return cls(s, topic, chosen)
 
     @property
@@ -171,15 +171,14 @@ async def a_partition_can_be_added(s: Subject) -> None:
     """A consumer that is assigned a partition would not read it."""
     session = await ScriptedSession.of(s, 1)
     await session.begin()
-    more = await s.topic()
-    if more.leaders != session.topic.leaders:
-        return  # it needs a session with another broker
-    await s.produce(more, b"v")
-    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": MAX_BYTES}
+    more = await s.topic(len(s.cluster.brokers))
+    partition = more.leaders.index(session.topic.leaders[0])
+    await s.produce(more, b"v", partition=partition)
+    row = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": MAX_BYTES}
     topics = [{"topic": more.name, "topic_id": more.topic_id, "partitions": [row]}]
     version = session.version
     response = await s.ask(
-        FETCH, (version, version), await s.leader(more), max_wait_ms=0, min_bytes=0,
+        FETCH, (version, version), await s.leader(more, partition), max_wait_ms=0, min_bytes=0,
         max_bytes=MAX_BYTES, session_id=session.session_id, session_epoch=1, topics=topics,
     )  # fmt: skip
     found = [each.topic or each.topic_id for each in response.responses]
