@@ -10,7 +10,8 @@ from minikafka.cli.output import show_json
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import parse_bootstrap_servers
 from minikafka.testing.conformance import report
-from minikafka.testing.conformance.check import Broken, Check
+from minikafka.testing.conformance.check import Check
+from minikafka.testing.conformance.expectations import Broken
 from minikafka.testing.conformance.groups.catalogue import ALL
 from minikafka.testing.conformance.run import LIMIT_S, PROFILES, Result, run_checks
 from minikafka.testing.conformance.subject import Address

@@ -11,7 +11,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.plain_values import built
-from minikafka.testing.conformance.check import Broken, expect
+from minikafka.testing.conformance.expectations import Broken, expect
 
 CLIENT_ID = "conformance"
 LARGEST_RESPONSE_BYTES = 64 << 20

@@ -11,7 +11,8 @@ from typing import Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import Release
-from minikafka.testing.conformance.check import Broken, Check, NotOffered
+from minikafka.testing.conformance.check import Check
+from minikafka.testing.conformance.expectations import Broken, NotOffered
 from minikafka.testing.conformance.subject import Address, Subject, TriedCluster
 
 LIMIT_S = 20  # of one check

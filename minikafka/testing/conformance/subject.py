@@ -18,13 +18,8 @@ from minikafka.protocol.messages.registry import version_range
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_batch
-from minikafka.testing.conformance.check import (
-    Broken,
-    NotOffered,
-    accepted,
-    named,
-)
 from minikafka.testing.conformance.connection import Connection
+from minikafka.testing.conformance.expectations import Broken, NotOffered, accepted, named
 
 PAUSE_S = 0.05
 TIMEOUT_MS = 10_000

@@ -6,14 +6,9 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_response
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
 from minikafka.testing.conformance.connection import frame
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import Subject
 
 API_VERSIONS = ApiKey.API_VERSIONS

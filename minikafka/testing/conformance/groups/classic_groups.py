@@ -7,9 +7,9 @@ from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import (
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import (
     accepted,
-    check,
     expect,
     expect_error,
     expect_in,

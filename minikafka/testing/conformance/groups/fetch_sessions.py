@@ -7,7 +7,8 @@ from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import check, expect, expect_error, expect_true
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import MAX_BYTES, Subject, Topic
 
 FETCH = ApiKey.FETCH

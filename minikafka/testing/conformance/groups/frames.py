@@ -7,8 +7,9 @@ from typing import Any
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_response
 from minikafka.protocol.messages.metadata import MetadataResponse
-from minikafka.testing.conformance.check import NotOffered, check, expect, expect_true
+from minikafka.testing.conformance.check import check
 from minikafka.testing.conformance.connection import frame
+from minikafka.testing.conformance.expectations import NotOffered, expect, expect_true
 from minikafka.testing.conformance.subject import Subject
 
 METADATA = ApiKey.METADATA

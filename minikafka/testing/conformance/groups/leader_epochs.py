@@ -6,13 +6,8 @@ from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import Subject, Topic
 
 END = ApiKey.OFFSET_FOR_LEADER_EPOCH

@@ -7,7 +7,8 @@ from typing import Any
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.builder import build_batch
-from minikafka.testing.conformance.check import accepted, check, expect, expect_error
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error
 from minikafka.testing.conformance.subject import TIMEOUT_MS, Subject, Topic
 
 LIST_OFFSETS = ApiKey.LIST_OFFSETS

@@ -8,8 +8,8 @@ from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import NotOffered, accepted
 from minikafka.testing.conformance.connection import Connection
+from minikafka.testing.conformance.expectations import NotOffered, accepted
 from minikafka.testing.conformance.subject import Subject, Versions, pause
 
 SESSION_MS = 10_000

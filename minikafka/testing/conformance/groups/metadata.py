@@ -7,14 +7,9 @@ from uuid import uuid4
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
 from minikafka.testing.conformance.connection import Connection
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import Subject
 
 METADATA = ApiKey.METADATA

@@ -7,12 +7,8 @@ from typing import Any
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-)
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error
 from minikafka.testing.conformance.groups.members import ScriptedMember, stable
 from minikafka.testing.conformance.subject import Subject, Topic
 

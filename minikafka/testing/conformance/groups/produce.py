@@ -9,13 +9,9 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, CRC_OFFSET, crc_is_valid, crc_of
 from minikafka.protocol.records.builder import build_batch
-from minikafka.testing.conformance.check import (
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
 from minikafka.testing.conformance.connection import frame
+from minikafka.testing.conformance.expectations import expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import (
     TIMEOUT_MS,
     Subject,

@@ -8,14 +8,8 @@ from minikafka.protocol.records.batch import crc_is_valid
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set, inner_messages, iterate_messages
 from minikafka.protocol.records.record import Record
-from minikafka.testing.conformance.check import (
-    Check,
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import Check, check
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.subject import Subject, records_in, values_in
 
 VALUE = b"abc" * 1000

@@ -10,14 +10,9 @@ from uuid import uuid4
 from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
 from minikafka.testing.conformance.connection import Connection
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.groups.members import refused_as_switched_off
 from minikafka.testing.conformance.subject import MAX_BYTES, Subject, Topic, expect_open, pause
 

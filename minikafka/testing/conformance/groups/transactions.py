@@ -8,13 +8,8 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_batch
-from minikafka.testing.conformance.check import (
-    accepted,
-    check,
-    expect,
-    expect_error,
-    expect_true,
-)
+from minikafka.testing.conformance.check import check
+from minikafka.testing.conformance.expectations import accepted, expect, expect_error, expect_true
 from minikafka.testing.conformance.groups.offsets import NO_OFFSET, fetched
 from minikafka.testing.conformance.subject import (
     NOT_YET,

@@ -15,8 +15,9 @@ import pytest
 from minikafka.cli.main import FAILED, OK, USAGE, main
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey, Release
-from minikafka.testing.conformance.check import Check, NotOffered
+from minikafka.testing.conformance.check import Check
 from minikafka.testing.conformance.connection import Connection
+from minikafka.testing.conformance.expectations import NotOffered
 from minikafka.testing.conformance.groups.catalogue import ALL
 from minikafka.testing.conformance.run import CheckOutcome, Result, is_demanded, run_checks
 from minikafka.testing.conformance.subject import Address, Subject
