@@ -219,8 +219,8 @@ async def _committed(member: Member, topic: Topic, epoch: int) -> int:
 
 
 @check("KIP-848")
-async def a_member_of_a_classic_group_can_join(s: Subject) -> None:
-    """A group could not be upgraded while it works."""
+async def a_classic_member_of_another_type_is_refused(s: Subject) -> None:
+    """A worker of Connect could break a group of consumers by the same name."""
     member, topic = await _member(s)
     await member.until_assigned(topic, 1)
     classic = ScriptedMember(s, member.group)
