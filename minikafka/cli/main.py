@@ -131,6 +131,10 @@ VERBS = {
         "minikafka.cli.records.verify",
         "work with a cluster for a while, and report every promise that it breaks",
     ),
+    "conformance": (
+        "minikafka.cli.records.conformance",
+        "try the wire rules that clients rely on, at any Kafka-compatible cluster",
+    ),
     "pipeline": ("minikafka.cli.pipeline", "run Spark Declarative Pipelines over topics"),
     "debug": ("minikafka.cli.cluster.debug", "show the internal state of one broker"),
     "log-dirs": (

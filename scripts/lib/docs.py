@@ -28,7 +28,7 @@ from minikafka.kernel.security_settings import (
     ZOOKEEPER_SECURITY_SETTINGS,
 )
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
-from scripts.lib import performance_picture
+from scripts.lib import conformance_page, performance_picture
 from scripts.lib.chapters import LEARN, learn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,6 +186,7 @@ DOCUMENTS = {
     CONFIGURATION: configuration,
     LEARN: learn,
     performance_picture.PICTURE: performance_picture.draw,
+    conformance_page.PAGE: conformance_page.page,
 }
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.codec import DecodeError
+from minikafka.protocol.codec import DecodeError, error_codes
 from minikafka.protocol.layout import Array, Struct, WireType, layout_of
 from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.records.builder import assemble_batch, build_batch
@@ -24,7 +24,6 @@ from minikafka.protocol.schema import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
 from scripts.lib.bench.requests import (
     batch_of,
     decoded,
-    error_codes,
     exchange,
     frame,
     receive,
@@ -87,8 +86,7 @@ class Sent:
         if len(answer) > LARGEST_DECODED:
             return f"{len(answer) / 1e6:.0f} MB answered"
         try:
-            codes = error_codes(decoded(self.key, answer, self.version))
-            errors = sorted({code for code in codes if code})
+            errors = sorted(set(error_codes(decoded(self.key, answer, self.version))))
         except DecodeError:
             return "closed"
         return "+".join(ErrorCode(code).name for code in errors[:3]) or "accepted"

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from minikafka.protocol.api_keys import ApiKey
-from scripts.lib.bench.requests import decoded, error_codes, produce_frame, receive
+from minikafka.protocol.codec import error_codes
+from scripts.lib.bench.requests import decoded, produce_frame, receive
 
 TOPIC = "neighbour"
 
@@ -80,7 +81,7 @@ class Neighbours:
             connection.sendall(frame)
             answer = receive(connection)
             took = time.monotonic() - started
-            if not answer or any(error_codes(decoded(ApiKey.PRODUCE, answer))):
+            if not answer or error_codes(decoded(ApiKey.PRODUCE, answer)):
                 raise ConnectionError("refused")
             if number >= self._warm_up:
                 taken.append((started, took))

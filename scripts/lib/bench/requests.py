@@ -7,16 +7,16 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import error_codes
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
-from minikafka.protocol.layout import Array, Struct, WireType, fields_of
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.plain_values import built
 from minikafka.protocol.records.builder import build_batch
 
 # The versions that benchmarks use; any other API in its newest one.
@@ -40,20 +40,7 @@ def version_of(key: ApiKey) -> int:
 def frame(key: ApiKey, version: int | None = None, /, **values: Any) -> bytes:
     """Encode a request, size included. ``values`` are its fields; a nested struct is a dict."""
     header = RequestHeader(key, version_of(key) if version is None else version, 1, "bench")
-    return encode_request(header, _built(REQUESTS[key], values))
-
-
-def _built(cls: Any, values: dict[str, Any]) -> Any:
-    types = {field.name: field.type for field in fields_of(cls)}
-    return cls(**{name: _value(types[name], value) for name, value in values.items()})
-
-
-def _value(wire: WireType, value: Any) -> Any:
-    if isinstance(wire, Array) and isinstance(wire.element, Struct) and value is not None:
-        return [_value(wire.element, each) for each in value]
-    if isinstance(wire, Struct) and isinstance(value, dict):
-        return _built(wire.cls, value)
-    return value
+    return encode_request(header, built(REQUESTS[key], values))
 
 
 def decoded(key: ApiKey, answer: bytes, version: int | None = None) -> Any:
@@ -61,26 +48,11 @@ def decoded(key: ApiKey, answer: bytes, version: int | None = None) -> Any:
     return decode_response(RESPONSES[key], version, memoryview(answer))[1]
 
 
-def error_codes(value: Any) -> Iterator[int]:
-    """Yield every error code within a response."""
-    if isinstance(value, list):
-        for element in value:
-            yield from error_codes(element)
-    elif is_dataclass(value):
-        for field in fields(value):
-            found = getattr(value, field.name)
-            if field.name.endswith("error_code"):
-                yield found
-            else:
-                yield from error_codes(found)
-
-
 def accepted(key: ApiKey, answer: bytes) -> Any:
     """Return the decoded response. Raises RuntimeError if it has an error: refusing is quick."""
     response = decoded(key, answer)
     for code in error_codes(response):
-        if code:
-            raise RuntimeError(f"{key.api_name} was answered with {ErrorCode(code).name}")
+        raise RuntimeError(f"{key.api_name} was answered with {ErrorCode(code).name}")
     return response
 
 

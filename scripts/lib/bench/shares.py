@@ -19,9 +19,10 @@ from minikafka.aio import Admin
 from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import error_codes
 from scripts.lib.bench.beside_kafka_4 import cpu_s, two_brokers
 from scripts.lib.bench.report import Report
-from scripts.lib.bench.requests import Connection, error_codes
+from scripts.lib.bench.requests import Connection
 
 TOPIC: Final = "work"
 CONSUMERS: Final = 4
@@ -111,7 +112,7 @@ async def _consume(rate: Rate) -> None:
                 batch_size=MAX_RECORDS,
                 topics=[{"topic_id": topic_id, "partitions": [wanted]}],
             )
-            if any(error_codes(response)):
+            if error_codes(response):
                 raise RuntimeError(f"a ShareFetch was answered with {response}")
             epoch += 1
             found = [
