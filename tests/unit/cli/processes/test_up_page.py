@@ -39,6 +39,7 @@ def running(command: list[str], pattern: str) -> Iterator[tuple[subprocess.Popen
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[subprocess.Popen[str], PageClient]]:
     command = [*UP, "--brokers", "2", "--base-port", str(free_ports(2)[0])]
+    command += ["--override", "zookeeper.session.timeout.ms=4000"]
     with running(command, r"^ready bootstrap=\S+ page=(\S+)$") as (process, address):
         yield process, PageClient(address)
 
