@@ -10,6 +10,7 @@ from pathlib import Path
 from minikafka.kernel.own_command import own_command
 
 PROPERTIES = "server.properties"
+ENDED = ("Z", "X")  # states of a process in Linux
 
 
 class BrokerFolders:
@@ -78,13 +79,21 @@ class BrokerFolders:
 
 
 def runs_broker(pid: int) -> bool:
-    """Whether a process is a broker that runs. The file that names it may be older than this
-    process, and a process that has ended may have a parent that does not look."""
+    """Whether a process is a broker that has not ended. The file that names it may be older than
+    this process, and a process that has ended may have a parent that does not look."""
+    directory = Path(f"/proc/{pid}")
     try:
-        return PROPERTIES.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        threads = os.listdir(directory / "task")
+        state = (directory / "stat").read_text().rpartition(") ")[2][:1]
+        command = (directory / "cmdline").read_bytes()
     except OSError:
         if Path("/proc/self").exists():
             return False
+    else:
+        # One that is about to end has no command any more, but its sockets: until it is a zombie
+        # whose other threads have ended, too.
+        is_over = state in ENDED and len(threads) == 1
+        return not is_over and (not command or PROPERTIES.encode() in command)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
