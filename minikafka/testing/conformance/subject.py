@@ -240,7 +240,7 @@ class Subject:
             if ready and len(leaders) >= partitions:
                 ids = tuple(leaders[i] for i in sorted(leaders))
                 topic = Topic(name, row.topic_id or ZERO_UUID, ids)
-                if await self._is_served(topic):
+                if await self._is_served(topic) and await self._is_known(topic):
                     return topic
             await pause()
 
@@ -252,6 +252,19 @@ class Subject:
             at = await self.broker(leader)
             found = await self.ask(ApiKey.LIST_OFFSETS, 1, at, topics=rows, replica_id=-1)
             if found.topics[0].partitions[0].error_code:
+                return False
+        return True
+
+    async def _is_known(self, topic: Topic) -> bool:
+        """Whether every broker has the topic and its id in its metadata, which come to it last."""
+        fields = {"allow_auto_topic_creation": False}
+        request = fields if self.version(ApiKey.METADATA) >= 4 else {}
+        for broker_id in self.cluster.brokers:
+            at = await self.broker(broker_id)
+            rows = [{"name": topic.name}]
+            found = await self.ask(ApiKey.METADATA, 0, at, topics=rows, **request)
+            (row,) = found.topics
+            if row.error_code or (row.topic_id or ZERO_UUID) != topic.topic_id:
                 return False
         return True
 
