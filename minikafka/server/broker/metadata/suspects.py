@@ -23,8 +23,8 @@ class Suspects:
     - names new leaders, but does not list the dead broker any more: when it drops a broker, it also
       drops what it has just read of the partitions that this broker led. So a broker that was
       suspected stays listed for ``LISTED_S`` when it has gone. No longer: librdkafka repeats a
-      request that it sent to the dead broker until that broker is listed no more, and may look only
-      once within a second.
+      request that it sent to the dead broker until that broker is listed no more, and may request
+      metadata only once within the first second.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""An idempotent producer that fills the topic of a workload."""
+"""A producer that fills the topic of a workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from minikafka.testing.verify.append.writer import Writer, WriterConfig
 from minikafka.testing.verify.workload import Scene
 
 
-async def fill(scene: Scene, topic: str, written: Written, records_per_s: int) -> None:
+async def fill(
+    scene: Scene, topic: str, written: Written, records_per_s: int, idempotent: bool = True
+) -> None:
     """Write to all partitions until the run's load ends and each record is acknowledged or given
     up."""
     config = scene.config
@@ -20,6 +22,7 @@ async def fill(scene: Scene, topic: str, written: Written, records_per_s: int) -
         topic=topic,
         records_per_s=records_per_s,
         value_bytes=config.value_bytes,
+        idempotent=idempotent,
         request_timeout_ms=config.request_timeout_ms,
         delivery_timeout_ms=config.delivery_timeout_ms,
     )

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
 from typing import ClassVar, Literal
 
 from minikafka.client import Admin, Consumer, ConsumerConfig
-from minikafka.client.session import ClusterSession
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.testing.verify.append.evidence import evidence
+from minikafka.testing.verify.append.fill import ends_of_acknowledged, fill
 from minikafka.testing.verify.append.history import History, Reading, Written
 from minikafka.testing.verify.append.judge import judge
-from minikafka.testing.verify.append.writer import (
-    Writer,
-    WriterConfig,
-    ask_for_identity,
-    identify,
-)
+from minikafka.testing.verify.append.writer import ask_for_identity, identify
 from minikafka.testing.verify.finding import Finding
 from minikafka.testing.verify.workload import Scene
 
@@ -86,32 +80,20 @@ class Append:
 
     async def _write(self) -> None:
         scene, config = self._scene, self._scene.config
-        writer_config = WriterConfig(
-            run=self._run,
-            topic=self._topic,
-            records_per_s=max(1, config.records_per_s // max(1, config.producers)),
-            value_bytes=config.value_bytes,
-            idempotent=config.idempotent,
-            request_timeout_ms=config.request_timeout_ms,
-            delivery_timeout_ms=config.delivery_timeout_ms,
-        )
         written = self.history.written
-        sessions = [ClusterSession(scene.world, scene.client) for _ in written]
+        records_per_s = max(1, config.records_per_s // max(1, len(written)))
         try:
-            async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
-                for session in sessions:
-                    session.start(tasks)
-                    stack.push_async_callback(session.close)
-                async with asyncio.TaskGroup() as writers:
-                    for session, records in zip(sessions, written, strict=True):
-                        writer = Writer(session, records, writer_config)
-                        writers.create_task(
-                            writer.run(config.partitions, scene.began_ms, scene.stop)
-                        )
-                    await scene.stop.wait()
+            async with asyncio.TaskGroup() as tasks:
+                for records in written:
+                    work = fill(scene, self._topic, records, records_per_s, config.idempotent)
+                    tasks.create_task(work)
+                await scene.stop.wait()
         finally:
             self._settled_ms = scene.now_ms()
-            self._promised = self._ends_of_promises()
+            self._promised = dict.fromkeys(range(config.partitions), 0)
+            for records in written:
+                for partition, end in ends_of_acknowledged(records, config.partitions).items():
+                    self._promised[partition] = max(self._promised[partition], end)
             self._settled.set()
 
     # -- readers
@@ -197,11 +179,3 @@ class Append:
                 for tp, end in ends.items():
                     if await consumer.position(tp) < end:
                         history.final.short_of[tp.partition] = end
-
-    def _ends_of_promises(self) -> dict[int, int]:
-        """Return the offset after the last acknowledged record of each partition."""
-        promised = dict.fromkeys(range(self._scene.config.partitions), 0)
-        for written in self.history.written:
-            for sent in written:
-                promised[sent.partition] = max(promised[sent.partition], sent.offset + 1)
-        return promised
