@@ -567,7 +567,8 @@ class Supervisor:
                 complain(f"{', '.join(hanging)} did not stop within {STOP_LIMIT_S} s: killed")
                 self._failed = True
                 self._kill_all()
-            if group is self._brokers:
+            # When all processes have ended by themselves, those of others go on.
+            if group is self._brokers and self._signals:
                 await asyncio.gather(*map(self._stop_restarted, self._ports))
 
     async def _stop_restarted(self, number: int) -> None:
