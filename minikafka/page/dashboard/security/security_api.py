@@ -19,6 +19,7 @@ from minikafka.core.client.admin.configs import DescribedQuota
 from minikafka.core.client.admin.security import ScramIterations, SecretToken
 from minikafka.core.config_resources import ResourceType
 from minikafka.core.security.acls import (
+    SUPPORTED_OPERATIONS,
     AclBinding,
     AclFilter,
     AclOperation,
@@ -34,6 +35,7 @@ from minikafka.kernel.settings import ALLOW_EVERYONE, SUPER_USERS
 from minikafka.page.dashboard.cluster_reader import ClusterReader
 from minikafka.page.dashboard.context import HttpError, PageContext
 from minikafka.page.dashboard.security.acl_rows import (
+    RESOURCES,
     Settings,
     acl_row,
     parse_question,
@@ -69,11 +71,21 @@ def routes(context: PageContext) -> list[BaseRoute]:
     api = SecurityApi(context.world.clock, context.cluster.admin, context.cluster.follow.reader)
     return [
         Route("/api/acls", api.acls),
+        Route("/api/acls/operations", _operations),
         Route("/api/acls/why", api.why),
         Route("/api/users", api.users),
         Route("/api/tokens", api.tokens),
         Route("/api/quotas", api.quotas),
     ]
+
+
+def _operations(request: Request) -> Response:
+    """Return the operations of each type of resource."""
+    names = {
+        resource: [operation.pascal_name for operation in SUPPORTED_OPERATIONS[kind]]
+        for resource, kind in RESOURCES.items()
+    }
+    return _response(names)
 
 
 class _Shared(Generic[T]):

@@ -330,7 +330,7 @@ def test_a_filter_selects_as_kafkas_does(
 def test_an_explanation_has_all_rules_that_match_and_the_one_that_decides(
     stored: set[Acl], question: Question, everyone: bool
 ) -> None:
-    principal, host, operation, kind, name = question
+    _, _, operation, kind, name = question
     cache = AclCache(AclRules(allow_everyone=everyone))
     for pattern in {pattern for pattern, _ in stored}:
         entries = frozenset(acl for of, acl in stored if of == pattern)
