@@ -194,8 +194,12 @@ def test_the_page_decides_by_acls_as_kafka_does(page: PageServer, cluster: Mixed
     cluster.create_topic("guarded", [1], [2])
     rules = [
         {
-            **{"resource": "topic", "pattern": pattern, "name": name},
-            **{"permission": permission, "principal": principal, "operation": operations},
+            "resource": "topic",
+            "pattern": pattern,
+            "name": name,
+            "permission": permission,
+            "principal": principal,
+            "operation": operations,
         }
         for pattern, name, permission, principal, operations in RULES
     ]
