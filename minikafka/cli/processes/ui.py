@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from minikafka.cli.cluster.users import read_password
 from minikafka.cli.connect import client_config
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
@@ -15,7 +18,11 @@ from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
 
+if TYPE_CHECKING:
+    from minikafka.page.dashboard.access.doors import Doors
+
 DEFAULT_PORT = 8080
+ROLE_NAMES = ("look", "produce", "operate", "administer")
 HOST = "127.0.0.1"
 REQUEST_TIMEOUT_MS = 5_000
 
@@ -29,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown.add_argument(
         "--recording", metavar="FILE", help="show a recording instead, without a cluster"
+    )
+    shown.add_argument(
+        "--user-entry",
+        metavar="NAME",
+        help="print the line of a user for --user-file, with --role and a password, and end",
     )
     parser.add_argument(
         "--command-config",
@@ -49,16 +61,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FILE", help="write everything that the page is sent into a recording"
     )
+    _add_access(parser)
     parser.add_argument("--supervisor-fd", type=at_least(0), help=argparse.SUPPRESS)
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    access = parser.add_argument_group("who may use the page; default: whoever has its token")
+    of_many: dict[str, Any] = {"action": "append", "default": []}
+    access.add_argument(
+        "--token-file", metavar="FILE", help="fixed tokens: lines TOKEN or NAME:ROLE:TOKEN"
+    )
+    access.add_argument(
+        "--user-file", metavar="FILE", help="users: lines NAME:ROLE:VERIFIER of --user-entry"
+    )
+    access.add_argument(
+        "--user-header",
+        metavar="HEADER",
+        help="header in which a proxy names the user that it has authenticated, such as "
+        "X-Forwarded-User",
+    )
+    access.add_argument(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        **of_many,
+        help="address or network from which --user-header counts; may be repeated",
+    )
+    access.add_argument(
+        "--proxy-role",
+        choices=ROLE_NAMES,
+        help="role of the proxy's users that are not in --user-file; default: they may not come in",
+    )
+    access.add_argument(
+        "--public-name",
+        metavar="HOST[:PORT]",
+        **of_many,
+        help="name by which browsers reach the page through a proxy; may be repeated",
+    )
+    access.add_argument(
+        "--audit-log", metavar="FILE", help="append a JSON line for each act, and for its result"
+    )
+    access.add_argument(
+        "--role", choices=ROLE_NAMES, help="with --user-entry: each may what those before it may"
+    )
+    source = access.add_mutually_exclusive_group()
+    source.add_argument(
+        "--password-file",
+        metavar="FILE",
+        help="with --user-entry: file whose first line is the password, - for standard input",
+    )
+    source.add_argument(
+        "--password-env", metavar="NAME", help="with --user-entry: environment variable"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGTERM or SIGINT."""
+    check(args)
+    if args.user_entry is not None:
+        return print_entry(args)
     require("ui", "the page")
     if args.recording is not None and args.record is not None:
         raise WrongUsage("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
+    doors = doors_of(args)
     client = None
     if args.recording is None:
         client = client_config(
@@ -67,11 +133,56 @@ def run(args: argparse.Namespace) -> int:
     from minikafka.world.real.loop import run as run_loop
 
     with events.printed("ERROR"):
-        run_loop(serve(args, client))
+        run_loop(serve(args, client, doors))
     return 0
 
 
-async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
+def check(args: argparse.Namespace) -> None:
+    """Raises WrongUsage for options that do not go together."""
+    of_entry = ("role", "password_file", "password_env")
+    if args.user_entry is None and any(getattr(args, name) is not None for name in of_entry):
+        raise WrongUsage("--role, --password-file and --password-env go with --user-entry")
+    if args.user_entry is not None and args.role is None:
+        raise WrongUsage(f"--user-entry needs a --role: {', '.join(ROLE_NAMES)}")
+    if args.user_header is not None and not args.trusted_proxy:
+        raise WrongUsage("--user-header needs --trusted-proxy: anybody else could send the header")
+    if args.user_header is None and (args.trusted_proxy or args.proxy_role):
+        raise WrongUsage("--trusted-proxy and --proxy-role go with --user-header")
+    if args.user_header is not None and args.proxy_role is None and args.user_file is None:
+        raise WrongUsage("--user-header needs roles: --user-file, or --proxy-role for everybody")
+
+
+def print_entry(args: argparse.Namespace) -> int:
+    """Print the line of a user for the file of users. Raises ConfigError."""
+    from minikafka.page.dashboard.access.accounts import SALT_BYTES, user_entry
+    from minikafka.page.dashboard.access.roles import ROLES
+
+    named = argparse.Namespace(**{**vars(args), "user": args.user_entry})
+    password = read_password(named, os.environ)
+    print(user_entry(args.user_entry, ROLES[args.role], password, os.urandom(SALT_BYTES)))
+    return 0
+
+
+def doors_of(args: argparse.Namespace) -> Doors:
+    """Return who may come in. Raises ConfigError, and OSError for a file that cannot be read."""
+    from minikafka.page.dashboard.access.accounts import parse_tokens, parse_users
+    from minikafka.page.dashboard.access.doors import Doors, parse_proxies
+    from minikafka.page.dashboard.access.roles import ROLES
+
+    def text(path: str) -> str:
+        return Path(path).read_text(encoding="utf-8")
+
+    return Doors(
+        tokens=parse_tokens(text(args.token_file), args.token_file) if args.token_file else (),
+        users=parse_users(text(args.user_file), args.user_file) if args.user_file else {},
+        user_header=args.user_header,
+        proxies=parse_proxies(args.trusted_proxy),
+        proxy_role=ROLES[args.proxy_role] if args.proxy_role else None,
+        names=frozenset(args.public_name),
+    )
+
+
+async def serve(args: argparse.Namespace, client: ClientConfig | None, doors: Doors) -> None:
     from minikafka.page.dashboard.app import serve_page
     from minikafka.page.dashboard.context import PageOptions
     from minikafka.world.real.asgi_server import bind
@@ -88,6 +199,8 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
         supervisor_fd=args.supervisor_fd,
         recording=args.recording,
         record=args.record,
+        doors=doors,
+        audit_log=args.audit_log,
     )
     await serve_page(
         real_world(),

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +33,23 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard.access import session_api
+from minikafka.page.dashboard.access.audit import AuditError, AuditLog, opened_audit
+from minikafka.page.dashboard.access.doors import Sessions
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.broadcast import Broadcast
-from minikafka.page.dashboard.context import HttpError, PageContext, PageOptions, ShownCluster
+from minikafka.page.dashboard.context import (
+    IDENTITY,
+    HttpError,
+    PageContext,
+    PageOptions,
+    ShownCluster,
+)
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
+from minikafka.page.dashboard.security import security_api
 from minikafka.page.dashboard.stage import Stage
 from minikafka.world.real.asgi_server import AsgiServer
 
@@ -51,6 +61,8 @@ EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
     cluster_api.routes,
     records_api.routes,
+    session_api.routes,
+    security_api.routes,
 )
 
 
@@ -68,21 +80,24 @@ def page_app(context: PageContext) -> Starlette:
         routes += extra(context)
     return Starlette(
         routes=routes,
-        middleware=[Middleware(GuardMiddleware, guard=context.guard)],
+        middleware=[Middleware(GuardMiddleware, guard=context.guard, audit=context.audit)],
         exception_handlers={
             HttpError: http_error,
             KafkaError: _gateway_error,
             OSError: _gateway_error,
+            AuditError: _audit_error,
         },
     )
 
 
 class GuardMiddleware:
-    """Refuses requests as ``Guard`` says, and adds its headers to every response."""
+    """Refuses requests as ``Guard`` says, and adds its headers to every response. ``audit`` gets
+    what was refused to somebody who is known."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, audit: AuditLog | None = None) -> None:
         self._app = app
         self._guard = guard
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -102,21 +117,32 @@ class GuardMiddleware:
                 ]
             await send(message)
 
-        refusal = self._guard.refusal(asked(Request(scope), self._guard.cookie))
+        request = asked(Request(scope), self._guard)
+        scope[IDENTITY] = identity = self._guard.identity(request)
+        refusal = self._guard.refusal(request)
         if refusal is not None:
+            if self._audit is not None and identity is not None:
+                with suppress(AuditError):  # it is refused whether or not that can be logged
+                    self._audit.refused(identity, request.peer, request.path, refusal)
             response = JSONResponse({"error": refusal}, FORBIDDEN)
             await response(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
 
-def asked(request: Request, cookie: str) -> Asked:
+def asked(request: Request, guard: Guard) -> Asked:
     headers = request.headers
-    token = headers.get(TOKEN_HEADER) or request.cookies.get(cookie)
+    token = headers.get(TOKEN_HEADER) or request.cookies.get(guard.cookie)
+    named = guard.doors.user_header
+    users = [] if named is None else headers.getlist(named)
     host, origin = headers.get("host", ""), headers.get("origin")
     # Not the path of ``request.url``, of which the Host header is a part.
     path, site = request.scope["path"], headers.get("sec-fetch-site")
-    return Asked(request.method, path, host, origin, token, site)
+    return Asked(
+        *(request.method, path, host, origin, token, site),
+        user=users[0] if len(users) == 1 else None,
+        peer=None if request.client is None else request.client.host,
+    )
 
 
 def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Response]:
@@ -129,7 +155,7 @@ def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Re
                 raise HttpError(404, "The files of the page are not installed.")
             return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
         response = RedirectResponse("/", status_code=303)
-        if guard.is_token(token):
+        if guard.identity_of_token(token) is not None:
             response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
         return response
 
@@ -188,6 +214,11 @@ def _gateway_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": f"The cluster did not do it: {error}"}, BAD_GATEWAY)
 
 
+def _audit_error(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, UNAVAILABLE)
+
+
+UNAVAILABLE: Final = 503
 TOKEN_BYTES: Final = 16
 BOOT_BYTES: Final = 4
 
@@ -204,18 +235,20 @@ async def serve_page(
     ``client`` is None if a recording is shown. Raises OSError if the file to record to cannot be
     opened."""
     host, port = listening.getsockname()[:2]
-    token = world.entropy.random_bytes(TOKEN_BYTES).hex()
+    doors = options.doors
+    token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
+    sessions = Sessions(world.clock.monotonic_ms, world.entropy.random_bytes)
     hello = Hello(
         bootstrap=options.bootstrap, live=options.recording is None, read_only=options.read_only
     )
     stage = Stage(world.entropy.random_bytes(BOOT_BYTES).hex(), hello, world.clock.wall_ms())
     broadcast = Broadcast(world.clock, stage)
-    private = not is_loopback(host) or (
-        client is not None and client.security_protocol != "PLAINTEXT"
-    )
-    guard = Guard(host, port, token, options.read_only, private)
+    has_login = client is not None and client.security_protocol != "PLAINTEXT"
+    private = not is_loopback(host) or has_login or bool(doors.ways)
+    guard = Guard(host, port, token, options.read_only, private, doors, sessions)
     async with AsyncExitStack() as stack:
         write = None if options.record is None else stack.enter_context(opened(options.record))
+        audit = AuditLog(world.clock, stack.enter_context(opened_audit(options.audit_log)))
         cluster = None
         if client is not None:
             admin = await stack.enter_async_context(Admin(world, client))
@@ -223,7 +256,7 @@ async def serve_page(
         else:
             broadcast.set_ready()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
+        context = PageContext(world, options, guard, broadcast, tasks, stopped.set, audit, cluster)
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))

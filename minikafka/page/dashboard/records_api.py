@@ -22,7 +22,13 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.acting.acts_api import body
-from minikafka.page.dashboard.context import HttpError, PageContext, ShownCluster
+from minikafka.page.dashboard.context import (
+    HttpError,
+    PageContext,
+    ShownCluster,
+    identity_of,
+    peer_of,
+)
 from minikafka.page.dashboard.record_reads import (
     CSV_COLUMNS,
     MOST_BYTES,
@@ -151,6 +157,9 @@ class RecordsApi:
         view = await _topic(self._cluster, new.topic)
         if new.partition is not None and new.partition not in view:
             raise HttpError(404, f"There is no partition {new.partition} of {new.topic}.")
+        line = f"minikafka produce --bootstrap-server {self._context.bootstrap} --topic {new.topic}"
+        about = (identity_of(request), peer_of(request), "produce", f"{line} # {new.times} x")
+        self._context.audit.begun(*about)
         async with Producer(self._context.world, self._config, _PRODUCER) as producer:
             sent = [
                 await producer.send(
@@ -163,6 +172,7 @@ class RecordsApi:
                 for _ in range(new.times)
             ]
             written = await asyncio.gather(*sent)
+        self._context.audit.ended(*about, 0)
         last = written[-1]
         return JSONResponse(
             {"partition": last.partition, "offset": last.offset, "count": len(written)}
