@@ -45,6 +45,8 @@ from minikafka.page.dashboard.records.rows import (
     json_line,
     record_facts,
 )
+from minikafka.page.dashboard.records.schemas import RegistrySchemas
+from minikafka.page.dashboard.registry_access import RegistryAccess
 
 MOST_BODY: Final = 20 * 1024 * 1024  # of a record to write, which may be in base64
 MOST_READERS: Final = 16  # requests that read at a time; each has connections to brokers
@@ -52,7 +54,7 @@ _NO_STORE: Final = {"Cache-Control": "no-store"}
 _CONSUMER: Final = ConsumerConfig(
     auto_offset_reset="earliest",  # of a partition whose oldest records were deleted meanwhile
     fetch_max_wait_ms=200,
-    fetch_max_bytes=8 * 1024 * 1024,
+    fetch_max_bytes=1024 * 1024,  # a response holds the loop while it is taken apart
 )
 # The ends of logs are read in windows: a fetch that waits for new records would delay the next one.
 _NEWEST: Final = replace(_CONSUMER, fetch_max_wait_ms=5, max_partition_fetch_bytes=256 * 1024)
@@ -83,6 +85,10 @@ class RecordsApi:
         self._cluster = cluster
         self._readers = 0
         self._schemas: Schemas | None = None
+        world, options = context.world, context.options
+        if options.registry is not None:
+            access = RegistryAccess(world.network, options.registry, options.registry_login)
+            self._schemas = RegistrySchemas(access.get, world.clock.monotonic_ms)
         # A consumer's or a producer's request for metadata must not create a misspelled topic.
         self._config: ClientConfig = replace(
             cluster.client, allow_auto_create_topics=False, default_api_timeout_ms=WITHIN_MS
