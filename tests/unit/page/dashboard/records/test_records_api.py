@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ from minikafka.aio import Producer
 from minikafka.page.dashboard.records import reading, records_api
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.page_server import PageServer, page_server
+from tests.support.registry_server import registry_server
 
 pytestmark = pytest.mark.mission("GLASS-27")
 
@@ -181,6 +183,42 @@ def test_a_csv_has_no_control_characters(cluster: InsideCluster, page: PageServe
     assert (cells["key"], cells["key_encoding"]) == ("42", "int64")
     assert (cells["value"], cells["value_encoding"]) == ("0001020304050607", "hex")
     assert json.loads(cells["headers"]) == [["h", "0001", "hex"]]
+
+
+@pytest.mark.mission("GLASS-116")
+def test_records_are_decoded_and_searched_by_the_schemas_of_a_registry(
+    cluster: InsideCluster,
+) -> None:
+    login = ("reader", "secret")
+    cluster.create_topic("framed", partitions=1)
+    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    with (
+        registry_server(cluster.bootstrap, users=dict([login])) as registry,
+        page_server(cluster.client()[1], registry=registry.url, registry_login=login) as page,
+    ):
+        basic = base64.b64encode(":".join(login).encode()).decode()
+        path, headers = "/subjects/framed-value/versions", {"Authorization": f"Basic {basic}"}
+        status, found = registry.send("POST", path, {"schema": schema}, **headers)
+        assert status == 200
+        for number in range(3):
+            body = b"\0" + found["id"].to_bytes(4, "big") + bytes([2 * number])
+            value = base64.b64encode(body).decode()
+            write(page, topic="framed", key=None, value=value, encoding="base64")
+        (row,) = read(page, topic="framed", where="$.id = 2")["records"]
+        assert row["value_decoded"] == {
+            "as": "schema",
+            "text": '{"id":2}',
+            "schema": {"id": found["id"], "subject": "framed-value", "version": 1, "type": "AVRO"},
+            "error": None,
+            "hint": None,
+            "truncated": False,
+        }
+        assert page.get("/api/decodings").json["registry"] == registry.url
+        text = page.get("/api/export?topic=framed&format=csv&where=$.id>0").body.decode()
+        assert [row["value"] for row in csv.DictReader(io.StringIO(text))] == [
+            '{"id":1}',
+            '{"id":2}',
+        ]
 
 
 def test_a_record_is_written_as_it_was_read(cluster: InsideCluster, page: PageServer) -> None:
