@@ -32,7 +32,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard import cluster_api
 from minikafka.page.dashboard.access import session_api
 from minikafka.page.dashboard.access.audit import AuditError, AuditLog, opened_audit
 from minikafka.page.dashboard.access.doors import Sessions
@@ -49,6 +49,7 @@ from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
+from minikafka.page.dashboard.records import records_api
 from minikafka.page.dashboard.security import security_api
 from minikafka.page.dashboard.stage import Stage
 from minikafka.world.real.asgi_server import AsgiServer

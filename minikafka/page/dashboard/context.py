@@ -31,6 +31,8 @@ class PageOptions:
     record: str | None = None  # a file to write all messages to
     doors: Doors = NO_DOORS  # who may come in
     audit_log: str | None = None  # a file to append acts to
+    registry: str | None = None  # the address of a schema registry
+    registry_login: tuple[str, str] | None = None  # name and password, if it wants them
 
 
 @dataclass(frozen=True, slots=True)
