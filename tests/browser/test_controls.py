@@ -1,4 +1,4 @@
-"""What all views share in a real browser: keys, addresses, dialogs, links, and words for nothing."""
+"""What all views share in a real browser: keys, addresses, dialogs, links, words for nothing."""
 
 from __future__ import annotations
 
@@ -140,5 +140,6 @@ def test_an_api_without_requests_in_the_last_minute_has_no_percentiles(module_pa
     none = {"mean_us": 90, "p50_us": 0, "p99_us": 0, "max_us": 0}
     some = {"mean_us": 90, "p50_us": 80, "p99_us": 95, "max_us": 99}
     rows = [{"phases": {"total": total, "queue": none}} for total in (none, some)]
-    code = 'return given.map((row) => ["total", "queue"].map((phase) => m.timeOf(row, phase, "p50_us")))'
+    phases = '["total", "queue"].map((phase) => m.timeOf(row, phase, "p50_us"))'
+    code = f"return given.map((row) => {phases})"
     assert call(module_page, "views/requests.js", code, rows) == [[None, None], [80, 0]]

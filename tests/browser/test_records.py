@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -135,9 +136,11 @@ WHOLE = {
 def test_an_address_has_every_part_of_a_query(module_page: Page) -> None:
     script = """async (given) => {
         const m = await import("/static/parts/record_query.js");
-        const words = (params) => Object.fromEntries(Object.entries(params)
-            .filter(([, value]) => value !== null && value !== "").map(([name, value]) => [name, String(value)]));
-        return given.map((params) => [words(m.addressOf(m.queryOf(params))), words(m.requestOf(m.queryOf(params)))]);
+        const isSet = ([, value]) => value !== null && value !== "";
+        const words = (params) => Object.fromEntries(Object.entries(params).filter(isSet)
+            .map(([name, value]) => [name, String(value)]));
+        return given.map((one) => m.queryOf(one)).map((query) =>
+            [words(m.addressOf(query)), words(m.requestOf(query))]);
     }"""
     times = {"topic": "orders", "from": "time:1700000000000"}
     plain = {"topic": "orders"}
@@ -325,6 +328,37 @@ def test_a_filter_applies_to_a_tail_that_is_shown(tab: Page, process: FakePagePr
     expect(tab.get_by_text("waiting for more")).to_have_count(0)
     expect(shown_records(tab)).to_have_count(12)
     assert "tail" not in tab.url
+
+
+@pytest.mark.mission("GLASS-126")
+@pytest.mark.parametrize("encoding", ["utf8", "base64"])
+def test_a_record_of_a_megabyte_is_written_again(
+    tab: Page, process: FakePageProcess, encoding: str
+) -> None:
+    """A list has its beginning; the form has all of it, as base64 if its key is no text."""
+    value = "x" * 1_000_000
+    whole = record(0, key="AAA=", encoding={"key": encoding, "value": "utf8"}, value=value)
+    records = serve(process, Records(1))
+
+    def read(query: Query, body: Any) -> Any:
+        found = records.read(query, body)
+        cut = {**whole, "value": value[:1000], "truncated": True}
+        return {**found, "records": [whole if "full" in query else cut]}
+
+    process.replies["/api/records"] = read
+    opened(tab, process, "records?topic=orders&from=earliest")
+    tab.get_by_role("button", name="Record 0:0").click()
+    tab.get_by_role("button", name="Edit and replay").click()
+    form = tab.get_by_role("form", name="Produce a record")
+    expect(form).to_contain_text(
+        f"value, {1_000_000 if encoding == 'utf8' else 1_333_336:,} characters"
+    )
+    form.get_by_role("button", name="Produce", exact=True).click()
+    expect(form.get_by_role("status")).to_contain_text("at offset 1")
+    (sent,) = [body for path, body in process.posts if path == "/api/produce"]
+    data = sent["value"].encode()
+    assert (base64.b64decode(data) if encoding == "base64" else data) == value.encode()
+    assert [path for path, _ in process.posts] == ["/api/produce"]  # no command line is so long
 
 
 # ----------------------------------------------------------------------------------- for everybody
