@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 from minikafka.cli.connect import client_config
+from minikafka.cli.processes.registry import users_of
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import at_least
@@ -14,6 +15,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
+from minikafka.network.http_client import HttpUrl
 
 DEFAULT_PORT = 8080
 HOST = "127.0.0.1"
@@ -49,6 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FILE", help="write everything that the page is sent into a recording"
     )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="a schema registry, whose schemas decode records; any with Confluent's API",
+    )
+    parser.add_argument(
+        "--registry-users",
+        metavar="FILE",
+        help="a line NAME:PASSWORD; the registry is asked with the first one",
+    )
     parser.add_argument("--supervisor-fd", type=at_least(0), help=argparse.SUPPRESS)
 
 
@@ -59,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
+    check_registry(args)
     client = None
     if args.recording is None:
         client = client_config(
@@ -71,12 +84,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def check_registry(args: argparse.Namespace) -> None:
+    """Raises WrongUsage, ConfigError, and MissingExtraError without what reads schemas."""
+    if args.registry is None:
+        if args.registry_users is not None:
+            raise WrongUsage("--registry-users: only with --registry")
+        return
+    if args.recording is not None:
+        raise WrongUsage("--registry: not with --recording, which has no records")
+    require("registry", "decoding by schemas")
+    try:
+        HttpUrl.parse(args.registry)
+    except ValueError as error:
+        raise ConfigError(f"--registry {args.registry}: {error}") from None
+
+
 async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
     from minikafka.page.dashboard.app import serve_page
     from minikafka.page.dashboard.context import PageOptions
     from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world
 
+    users = {} if args.registry_users is None else users_of(Path(args.registry_users))
+    login = next(iter(users.items()), None)
     stopped = asyncio.Event()
     call_when_asked_to_stop(lambda why: stopped.set(), with_stdin=False)
     port = DEFAULT_PORT if args.port is None else args.port
@@ -88,6 +118,8 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
         supervisor_fd=args.supervisor_fd,
         recording=args.recording,
         record=args.record,
+        registry=args.registry,
+        registry_login=login,
     )
     await serve_page(
         real_world(),

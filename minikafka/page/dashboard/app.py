@@ -32,7 +32,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard import cluster_api
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.context import HttpError, PageContext, PageOptions, ShownCluster
@@ -40,6 +40,7 @@ from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
+from minikafka.page.dashboard.records import records_api
 from minikafka.page.dashboard.stage import Stage
 from minikafka.world.real.asgi_server import AsgiServer
 

@@ -24,6 +24,8 @@ class PageOptions:
     supervisor_fd: int | None = None
     recording: str | None = None  # a file to show instead of a cluster
     record: str | None = None  # a file to write all messages to
+    registry: str | None = None  # the address of a schema registry
+    registry_login: tuple[str, str] | None = None  # name and password, if it wants them
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
     return link
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def body(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
     """Return the JSON object of a request. Raises HttpError.
 
     The content type is checked since a form of another site cannot send this one.
@@ -66,8 +66,8 @@ async def body(request: Request) -> dict[str, Any]:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > MAX_BODY:
-            raise HttpError(413, f"The request is larger than {MAX_BODY} bytes.")
+        if len(data) > most_bytes:
+            raise HttpError(413, f"The request is larger than {most_bytes:,} bytes.")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
