@@ -230,16 +230,16 @@ def test_fields_of_a_search_go_into_the_request_and_the_export(
     tab.locator("[name=header]").fill("trace=t-10")
     tab.locator("[name=where]").fill('"order":10,')
     tab.locator("[name=until]").fill("2030-01-02T03:04:05")
-    tab.locator("[name=transactions]").select_option("aborted")
+    tab.locator("[name=transactions]").select_option("all")
     tab.locator("[name=where]").press("Enter")
     expect(shown_records(tab)).to_have_count(1)
     asked = queries(process)[-1]
     assert asked["key"] == "customer-3"
-    assert (asked["uncommitted"], asked["transaction"]) == ("1", "aborted")
+    assert asked["uncommitted"] == "1"
     assert re.fullmatch(r"18\d{11}", asked["until"])
     href = tab.get_by_role("link", name="Export JSON").get_attribute("href")
     assert href is not None
-    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "transaction=aborted"):
+    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "uncommitted=1"):
         assert word in href
     assert "limit" not in href
     tab.get_by_text("What an expression may say").click()
@@ -279,7 +279,8 @@ def test_decodings_are_chosen_by_topic_and_remembered(tab: Page, process: FakePa
 
 @pytest.mark.mission("GLASS-125")
 def test_bytes_are_shown_with_what_they_are(tab: Page, process: FakePageProcess) -> None:
-    key = {"as": "hex", "text": "00 00 2a", "schema": None, "error": None}
+    hint = {"as": "int32", "text": "42"}
+    key = {"as": "hex", "text": "00 00 00 2a", "schema": None, "error": None, "hint": hint}
     wrong = {"as": "schema", "text": None, "schema": None, "error": "there is no schema 9"}
     binary = {"key": "utf8", "value": "base64"}
     rows = [
@@ -292,7 +293,7 @@ def test_bytes_are_shown_with_what_they_are(tab: Page, process: FakePageProcess)
     opened(tab, process, "records?topic=orders&from=earliest")
     first, second = shown_records(tab).nth(0), shown_records(tab).nth(1)
     expect(first.locator(".tag", has_text="hex")).to_be_visible()
-    expect(first).to_contain_text("00 00 2a")
+    expect(first).to_contain_text("00 00 00 2a int32 42?")
     expect(second).to_contain_text("binary ␀␁")
     expect(second.locator(".tag", has_text="not decoded")).to_be_visible()
     for name in ("Record 0:0", "Record 1:1"):

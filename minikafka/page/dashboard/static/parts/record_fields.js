@@ -27,8 +27,7 @@ export function QueryFields({ query, set, decode, api }) {
     <${Time} name="until" title="before" value=${query.until} change=${change("until")} />
     ${query.start !== "last" && number("limit", "at most", { min: 1, max: 1000 })}
     <label class="field"><span>transactions</span><select name="transactions" value=${query.transactions} onChange=${change("transactions")}>
-      <option value="">committed only</option><option value="all">open and aborted, too</option>
-      <option value="aborted">aborted ones</option><option value="open">open ones</option><option value="committed">those of committed ones</option></select></label>
+      <option value="">committed only</option><option value="all">open and aborted, too</option></select></label>
     <${DecodingFields} chosen=${query} api=${api} choose=${(/** @type {any} */ chosen) => {
       rememberDecodings(query.topic, chosen);
       decode({ ...query, ...chosen });
@@ -64,7 +63,7 @@ function SearchFields({ query, set, change }) {
 function ExpressionHelp() {
   const code = (/** @type {string} */ text) => html`<code>${text}</code>`;
   return html`<ul class="expression-help">
-    <li>${code('$.order.id = 42 and $.state != "done"')}: fields of the decoded value; ${code("$key.id")} of the key, ${code("$.items[0]")} of a list</li>
+    <li>${code('$.order.id = 42 and $.state != "done"')}: fields of the decoded value; ${code("$key.id")} of the key, ${code("$.items[0]")} of a list, ${code("$.items[*].id")} of any of its elements</li>
     <li>${code('key = "a"')}, ${code('header.trace contains "t-"')}, ${code("partition")}, ${code("offset")}, ${code("timestamp")} (ms), ${code("size")} (bytes)</li>
     <li>${code("=")} ${code("!=")} ${code("<")} ${code("<=")} ${code(">")} ${code(">=")} ${code("contains")} ${code("matches")} (a regular expression) ${code("exists")}</li>
     <li>${code("and")}, ${code("or")}, ${code("not")} and parentheses</li>
