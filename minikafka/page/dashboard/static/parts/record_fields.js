@@ -14,8 +14,8 @@ export function QueryFields({ query, set, decode, api }) {
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => set({ ...query, [name]: event.target.value });
   const number = (/** @type {keyof Query} */ name, /** @type {string} */ title, /** @type {any} */ more) => html`<label class="field"><span>${title}</span>
     <input name=${name} type="number" value=${query[name]} onInput=${change(name)} ...${more} /></label>`;
-  return html`<div class="fields">
-    <label class="field"><span>topic</span><${NameInput} kind="topic" shared=${{ name: "topic", required: true }} value=${query.topic} api=${api}
+  return html`<div class="fields query-fields">
+    <label class="field wide"><span>topic</span><${NameInput} kind="topic" shared=${{ name: "topic", required: true }} value=${query.topic} api=${api}
       change=${(/** @type {string} */ topic) => set({ ...query, topic, ...decodingsOf(topic) })} /></label>
     ${number("partition", "partition", { min: 0, placeholder: "all" })}
     <label class="field"><span>from</span><select name="start" value=${query.start} onChange=${change("start")}>
@@ -39,14 +39,14 @@ export function QueryFields({ query, set, decode, api }) {
 /** @param {{name: string, title: string, value: string, change: (event: any) => void}} props */
 function Time({ name, title, value, change }) {
   const step = value.includes(".") ? "0.001" : "1"; // an address may have milliseconds
-  return html`<label class="field"><span>${title}</span><input name=${name} type="datetime-local" step=${step} value=${value} onInput=${change} /></label>`;
+  return html`<label class="field wide"><span>${title}</span><input name=${name} type="datetime-local" step=${step} value=${value} onInput=${change} /></label>`;
 }
 
 /** @param {{query: Query, set: (query: Query) => void, change: (name: string) => (event: any) => void}} props */
 function SearchFields({ query, set, change }) {
   const text = (/** @type {string} */ name, /** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ placeholder) => html`<label class="field">
     <span>${title}</span><input name=${name} type="text" autocomplete="off" spellcheck=${false} value=${value} placeholder=${placeholder} onInput=${change(name)} /></label>`;
-  return html`<div class="fields search-fields" role="search" aria-label="Search of records">
+  return html`<div class="fields query-fields search-fields" role="search" aria-label="Search of records">
     <div class="field"><label for="records-contain">key or value contains</label>
       <input id="records-contain" name="filter" type="search" value=${query.contains} onInput=${change("contains")} />
       <label class="inline"><input name="case" type="checkbox" checked=${query.matchCase}
