@@ -148,7 +148,8 @@ class PageProcess:
     ) -> None:
         """Carry out one request after the other until the page ends."""
         assert self._address is not None
-        writer.write(greeting_line(brokers.greeting))
+        greeting = brokers.greeting
+        writer.write(greeting_line(greeting))
         try:
             while text := await reader.readline():
                 message = parse_line(text)
@@ -156,7 +157,11 @@ class PageProcess:
                     if not self._address.done():
                         self._address.set_result(str(message["page"]))
                     continue
-                writer.write(line(await _reply(message, brokers)))
+                reply = await _reply(message, brokers)
+                if brokers.greeting != greeting:
+                    greeting = brokers.greeting
+                    writer.write(greeting_line(greeting))
+                writer.write(line(reply))
                 await writer.drain()
         except (OSError, ValueError) as error:  # it has gone, or does not speak this protocol
             self._fail(str(error))
@@ -191,10 +196,18 @@ class InsideBrokers:
 
     def __init__(self, cluster: InsideCluster) -> None:
         self._cluster = cluster
+        self._paused: set[int] = set()
+        self._isolated: set[int] = set()
 
     @property
     def greeting(self) -> Greeting:
-        return Greeting(tuple(INSIDE_COMMANDS), self._cluster.broker_ids, INSIDE_COMMANDS)
+        return Greeting(
+            tuple(INSIDE_COMMANDS),
+            self._cluster.broker_ids,
+            INSIDE_COMMANDS,
+            tuple(sorted(self._paused)),
+            tuple(sorted(self._isolated)),
+        )
 
     async def act(self, verb: str, broker: int) -> None:
         """Raises SupervisorError, and what the cluster raises, which runs in another thread."""
@@ -214,6 +227,22 @@ class InsideBrokers:
         if verb != "start" and not is_running:
             raise SupervisorError(f"broker {broker} does not run")
         await asyncio.to_thread(acts[verb], broker)
+        self._note(verb, broker)
+
+    def _note(self, verb: str, broker: int) -> None:
+        """Keep which brokers can be resumed or join again; one that has ended can do neither."""
+        match verb:
+            case "pause":
+                self._paused.add(broker)
+            case "isolate":
+                self._isolated.add(broker)
+            case "resume":
+                self._paused.discard(broker)
+            case "rejoin":
+                self._isolated.discard(broker)
+            case _:
+                self._paused.discard(broker)
+                self._isolated.discard(broker)
 
 
 @contextmanager

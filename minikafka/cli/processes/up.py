@@ -647,7 +647,9 @@ class Supervisor:
             verb: f"kill -{number.value} $(cat {home}/pid)" for verb, number in SIGNALS.items()
         }
         commands = {"start": f"minikafka broker --config {home}/server.properties", **kills}
-        return Greeting(tuple(commands), tuple(range(1, len(self._brokers) + 1)), commands)
+        numbered = dict(enumerate(self._brokers, 1))
+        paused = tuple(id for id, child in numbered.items() if child.running and child.is_paused)
+        return Greeting(tuple(commands), tuple(numbered), commands, paused)
 
     async def act(self, verb: str, broker: int) -> None:
         """Do what the page asks for. Raises SupervisorError."""

@@ -34,16 +34,19 @@ from minikafka.page.dashboard.messages import Facts
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
+MAX_SKIP: Final = 1_000_000
 
 V = TypeVar("V")
 
 
 class ListQuery(NamedTuple):
-    """``search`` is a part of the names, in any case; the page begins after the name ``after``."""
+    """``search`` is a part of the names, in any case; the page begins ``skip`` names after the name
+    ``after``."""
 
     search: str = ""
     after: str = ""
     limit: int = DEFAULT_LIMIT
+    skip: int = 0
 
 
 def topic_list(topics: Mapping[str, TopicView], query: ListQuery) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def _page(
     """Build facts for the rows of one page only."""
     wanted = query.search.lower()
     matching = sorted(key for key in rows if wanted in key.lower())
-    first = bisect_right(matching, query.after) if query.after else 0
+    first = query.skip + (bisect_right(matching, query.after) if query.after else 0)
     shown = list(islice(matching, first, first + query.limit))
     return {
         name: [row(key, rows[key]) for key in shown],
@@ -202,7 +205,13 @@ def config_facts(row: ConfigValue) -> Facts:
 def list_query(request: Request) -> ListQuery:
     """Raises HttpError."""
     query = request.query_params
-    limit = query.get("limit", str(DEFAULT_LIMIT))
-    if not (limit.isascii() and limit.isdecimal() and len(limit) < 6):
-        raise HttpError(BAD_REQUEST, f"limit must be a number up to {MAX_LIMIT}, not {limit}.")
-    return ListQuery(query.get("search", ""), query.get("after", ""), min(int(limit), MAX_LIMIT))
+    limit = _number(query, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+    skip = _number(query, "skip", 0, MAX_SKIP)
+    return ListQuery(query.get("search", ""), query.get("after", ""), limit, skip)
+
+
+def _number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = query.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_SKIP))):
+        raise HttpError(BAD_REQUEST, f"{name} must be a number up to {most}, not {text}.")
+    return min(int(text), most)

@@ -40,6 +40,8 @@ class Hello(NamedTuple):
     read_only: bool = False
     supervised: tuple[str, ...] = ()  # what may be done to the processes of brokers
     brokers_supervised: tuple[int, ...] = ()
+    brokers_paused: tuple[int, ...] = ()
+    brokers_isolated: tuple[int, ...] = ()
 
 
 def hello_message(hello: Hello, at_ms: int) -> Message:

@@ -45,9 +45,10 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
         return None
 
     def greeted(greeting: Greeting) -> None:
-        brokers = () if context.read_only else greeting.brokers
-        verbs = () if context.read_only else greeting.supervised
-        context.broadcast.set_supervised(verbs, brokers)
+        shown = Greeting() if context.read_only else greeting
+        context.broadcast.set_supervised(
+            shown.supervised, shown.brokers, shown.paused, shown.isolated
+        )
 
     def lost() -> None:
         greeted(Greeting())
