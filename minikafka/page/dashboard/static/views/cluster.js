@@ -8,7 +8,7 @@ import { Empty } from "../parts/empty.js";
 import { brief, bytes, count, duration, number, rates, time } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import {
-  brokers, controllerEpoch, controllerOf, oddStates, partitions,
+  beyondOf, brokers, controllerEpoch, controllerOf, counted, oddStates, partitions,
 } from "../parts/partitions.js";
 import { BrokerIcon, BrokerMark, brokerColor, Node, Sparkline, useWidth } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
@@ -109,10 +109,12 @@ function Total({ name, value, more, path }) {
 function BrokerCard({ broker, state, api }) {
   const { id, node, inside } = broker;
   const [look, words] = STATES[broker.state];
-  const views = partitions(state);
-  const leads = views.filter(({ leader }) => leader === id).length;
-  const holds = views.filter(({ replicas }) => replicas.includes(id)).length;
-  const behind = views.filter(({ replicas, isr }) => replicas.includes(id) && !isr.includes(id)).length;
+  const views = counted(state);
+  const beyond = beyondOf(state, id);
+  const leads = views.filter(({ leader }) => leader === id).length + beyond.leads;
+  const held = views.filter(({ replicas }) => replicas.includes(id));
+  const holds = held.length + beyond.replicas;
+  const behind = held.filter(({ isr }) => !isr.includes(id)).length + beyond.behind;
   const there = broker.state !== "gone";
   return html`<section class=${`card broker ${there ? "" : "gone"}`} role="listitem" data-entity=${`broker|${id}|`}
     aria-label=${`Broker ${id}, ${words}${broker.controller ? ", the controller" : ""}`}
