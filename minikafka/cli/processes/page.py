@@ -53,7 +53,8 @@ class BrokerProcesses(Protocol):
 class PageProcess:
     """`minikafka ui` as a child with a supervisor link.
 
-    ``log`` gets what it complains of; None: standard error of this process. ``on_end`` is called if
+    ``log`` gets what it complains of; None: standard error of this process. ``history`` is the file
+    of its history. ``on_end`` is called if
     the page ends by itself after it has served.
     """
 
@@ -63,6 +64,7 @@ class PageProcess:
         port: int | None = None,
         command_config: str | None = None,
         log: Path | None = None,
+        history: Path | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._arguments = ["--bootstrap-server", bootstrap]
@@ -70,6 +72,8 @@ class PageProcess:
             self._arguments += ["--command-config", command_config]
         if port is not None:
             self._arguments += ["--port", str(port)]
+        if history is not None:
+            self._arguments += ["--history", str(history)]
         self._log = log
         self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None

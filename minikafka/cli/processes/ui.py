@@ -49,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FILE", help="write everything that the page is sent into a recording"
     )
+    parser.add_argument(
+        "--history",
+        metavar="FILE",
+        help="keep rates, lag and sizes of the last day in this file, also while nobody looks",
+    )
     parser.add_argument("--supervisor-fd", type=at_least(0), help=argparse.SUPPRESS)
 
 
@@ -57,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     require("ui", "the page")
     if args.recording is not None and args.record is not None:
         raise WrongUsage("--record: not with --recording, which is one already")
+    if args.recording is not None and args.history is not None:
+        raise WrongUsage("--history: not with --recording, which has no cluster")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
     client = None
@@ -88,6 +95,7 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
         supervisor_fd=args.supervisor_fd,
         recording=args.recording,
         record=args.record,
+        history=args.history,
     )
     await serve_page(
         real_world(),

@@ -610,6 +610,7 @@ class Supervisor:
             self._page_port,
             config,
             self._page_log,
+            self._root / "page" / "history",
             lambda: complain(f"the page has ended (log: {self._page_log})"),
         )
         try:

@@ -32,12 +32,14 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard import cluster_api, records_api, topic_api
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.context import HttpError, PageContext, PageOptions, ShownCluster
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
+from minikafka.page.dashboard.history import history_api
+from minikafka.page.dashboard.history.sampler import Sampler
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
 from minikafka.page.dashboard.stage import Stage
@@ -49,6 +51,8 @@ BAD_GATEWAY: Final = 502
 # Each returns the routes of a subject.
 EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
+    history_api.routes,
+    topic_api.routes,
     cluster_api.routes,
     records_api.routes,
 )
@@ -201,8 +205,8 @@ async def serve_page(
     ready: Callable[[str], None],
 ) -> None:
     """Serve until ``stopped`` is set. ``ready`` is called with the address, which has the token.
-    ``client`` is None if a recording is shown. Raises OSError if the file to record to cannot be
-    opened."""
+    ``client`` is None if a recording is shown. Raises OSError if the file to record to, or that of
+    the history, cannot be opened, ConfigError if the latter is no history."""
     host, port = listening.getsockname()[:2]
     token = world.entropy.random_bytes(TOKEN_BYTES).hex()
     hello = Hello(
@@ -219,12 +223,15 @@ async def serve_page(
         cluster = None
         if client is not None:
             admin = await stack.enter_async_context(Admin(world, client))
-            cluster = ShownCluster(client, admin, Follow(world, admin, broadcast))
+            cluster = shown_cluster(world, options, client, admin, broadcast)
         else:
             broadcast.set_ready()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
-        running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
+        running = []
+        if cluster is not None:
+            running.append(tasks.create_task(cluster.follow.run(), name="run"))
+            running.append(tasks.create_task(cluster.sampler.run(), name="sample"))
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))
         server = AsgiServer(page_app(context))
@@ -236,3 +243,18 @@ async def serve_page(
             task.cancel()
         server.should_exit = True
         await serving
+
+
+def shown_cluster(
+    world: World,
+    options: PageOptions,
+    client: ClientConfig,
+    admin: Admin,
+    broadcast: Broadcast,
+) -> ShownCluster:
+    """Raises OSError or ConfigError for the file of the history."""
+    follow = Follow(world, admin, broadcast)
+    sampler = Sampler(
+        world, follow.reader, follow.network_of, lambda: broadcast.readers > 0, options.history
+    )
+    return ShownCluster(client, admin, follow, sampler)

@@ -1,7 +1,7 @@
-"""What a page must know of the topics that are not described to it, so that its sums are right.
+"""What a page must know of topics that are not described to it, so that its sums are right.
 
-Only some topics of a large cluster are described (``cluster_facts.shown_topics``). Of the others the
-page gets numbers: what each broker holds, and how many partitions are sick in the same way.
+Only some topics of a large cluster are described (``cluster_facts.shown_topics``). Of the others
+the page gets numbers: what each broker holds, and how many partitions are sick in the same way.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ def beyond_facts(
     described: Collection[str],
     moving: Collection[TopicPartition],
 ) -> Facts | None:
-    """Return numbers of the topics that are not described; None if all of them are. Replicas that a
-    reassignment (``moving``) adds are expected to be out of the ISR, so these are not sick.
+    """Return numbers of the topics that are not described; None if all of them are.
 
-    ``sick`` has the most frequent kinds: no leader, by the replicas, or under-replicated, by those
-    that are not in sync. ``more_leaderless`` and ``more_under_replicated`` count the other kinds."""
+    Replicas that a reassignment (``moving``) adds are expected to be out of the ISR: they are not
+    sick. ``sick`` has the most frequent kinds: no leader, by the replicas, or under-replicated, by
+    those that are not in sync. ``more_leaderless`` and ``more_under_replicated`` count the others.
+    """
     if len(described) >= len(topics):
         return None
     leads: Counter[int] = Counter()

@@ -173,6 +173,24 @@ class ClusterReader:
         """Return the high watermarks of partitions."""
         return await self._listed(list(partitions), LATEST_TIMESTAMP, False, errors)
 
+    async def sizes(
+        self, partitions: Iterable[TopicPartition], errors: Errors
+    ) -> dict[TopicPartition, dict[int, int]]:
+        """Return the bytes of the replicas of partitions, by broker. A replica that moves to
+        another directory of its broker counts once."""
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        call = replicas.describe_log_dirs(topics)
+        found: dict[TopicPartition, dict[int, int]] = {}
+        described = await self._every_broker("DescribeLogDirs", call, errors)
+        for broker_id, directories in described.items():
+            for directory in directories.values():
+                for tp, replica in directory.replicas.items():
+                    if not replica.is_future:
+                        found.setdefault(tp, {})[broker_id] = replica.size_bytes
+        return found
+
     async def list_groups(self, errors: Errors) -> dict[str, tuple[int, GroupListing]]:
         """Return the coordinator and the listing of every group, by id."""
         listed = await self._every_broker("ListGroups", group_calls.list_groups((), ()), errors)

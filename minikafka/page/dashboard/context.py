@@ -12,6 +12,7 @@ from minikafka.kernel.ports import World
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
+from minikafka.page.dashboard.history.sampler import Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,18 @@ class PageOptions:
     supervisor_fd: int | None = None
     recording: str | None = None  # a file to show instead of a cluster
     record: str | None = None  # a file to write all messages to
+    history: str | None = None  # a file for the rates, lag and sizes of the last day
 
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
-    """The cluster that is shown. ``admin`` is started, and shared by the routes."""
+    """The cluster that is shown. ``admin`` is started, and shared by the routes; ``sampler`` has
+    rates, lag and sizes."""
 
     client: ClientConfig
     admin: Admin
     follow: Follow
+    sampler: Sampler
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@
  * A live page reads it from the page's process; a recording has only the entities of its state.
  * @module
  */
+import { go, replace } from "../route.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Table } from "./table.js";
 
@@ -21,35 +22,34 @@ const REFRESH_MS = 5000;
  * @param {any[]} rows
  * @param {(row: any) => string} nameOf
  * @param {string} search
- * @param {string} after
+ * @param {number} skip rows of earlier pages
  * @returns {Page}
  */
-export function pageOf(rows, nameOf, search, after) {
+export function pageOf(rows, nameOf, search, skip) {
   const word = search.toLowerCase();
   const byName = (/** @type {any} */ a, /** @type {any} */ b) => (nameOf(a) < nameOf(b) ? -1 : 1);
   const matching = rows.filter((row) => nameOf(row).toLowerCase().includes(word)).sort(byName);
-  const rest = matching.filter((row) => after === "" || nameOf(row) > after);
-  return { rows: rest.slice(0, PAGE), matching: matching.length, total: rows.length, more: rest.length > PAGE };
+  const shown = matching.slice(skip, skip + PAGE);
+  return { rows: shown, matching: matching.length, total: rows.length, more: skip + shown.length < matching.length };
 }
 
 /**
- * `kind` is "topics" or "groups"; `local` returns the rows of a recording; `changed` is any value
+ * `kind` is "topics" or "groups", and the path of its view, whose address has the search and the
+ * number of the page; `local` returns the rows of a recording; `changed` is any value
  * whose change reads the page again (after an act).
  * @param {{kind: string, label: string, nameOf: (row: any) => string, columns: import("./table.js").Column[], href: (name: string) => string,
- *   api: any, live: boolean, local: () => any[], changed?: any, tools?: any}} props
+ *   params: Record<string, string>, api: any, live: boolean, local: () => any[], changed?: any, tools?: any}} props
  */
-export function NameList({ kind, label, nameOf, columns, href, api, live, local, changed, tools }) {
-  const [search, setSearch] = useState("");
-  const [before, setBefore] = useState(/** @type {string[]} */ ([])); // cursors of earlier pages
-  const after = before.at(-1) ?? "";
-  const { page, problem } = usePage({ kind, search, after, api, live, changed });
-  const shown = live ? page : pageOf(local(), nameOf, search, after);
+export function NameList({ kind, label, nameOf, columns, href, params, api, live, local, changed, tools }) {
+  const { search = "" } = params;
+  const number = Math.max(1, Math.trunc(Number(params.page)) || 1);
+  const skip = (number - 1) * PAGE;
+  const { page, problem } = usePage({ kind, search, skip, api, live, changed });
+  const shown = live ? page : pageOf(local(), nameOf, search, skip);
   const rows = shown?.rows ?? [];
-  const find = (/** @type {any} */ event) => {
-    setSearch(event.target.value);
-    setBefore([]);
-  };
-  const first = before.length * PAGE + 1;
+  const find = (/** @type {any} */ event) => replace(kind, { ...params, search: event.target.value, page: null });
+  const turn = (/** @type {number} */ to) => go(kind, { ...params, page: to === 1 ? null : to });
+  const first = skip + 1;
   const name = { key: "name", title: "name", render: (/** @type {any} */ row) =>
     html`<a href=${href(nameOf(row))} data-entity=${`${kind.slice(0, -1)}||${nameOf(row)}`}>${nameOf(row)}</a>` };
   const all = [name, ...columns].map((column) => ({ sortable: false, ...column }));
@@ -60,10 +60,10 @@ export function NameList({ kind, label, nameOf, columns, href, api, live, local,
         <input type="search" name="search" placeholder=${`Search ${label}`} value=${search} onInput=${find} />
       </label>
       <span class="muted" role="status">${countText(shown, first, rows.length, label)}</span>
-      <button type="button" disabled=${before.length === 0} onClick=${() => setBefore(before.slice(0, -1))}>
+      <button type="button" disabled=${number === 1} onClick=${() => turn(number - 1)}>
         Previous
       </button>
-      <button type="button" disabled=${!shown?.more} onClick=${() => setBefore([...before, nameOf(rows.at(-1))])}>
+      <button type="button" disabled=${!shown?.more} onClick=${() => turn(number + 1)}>
         Next
       </button>
       <span class="spread"></span>
@@ -99,7 +99,7 @@ function incomplete({ call, broker, error }) {
  * @param {any} query
  * @returns {{page: Page | null, problem: string}}
  */
-function usePage({ kind, search, after, api, live, changed }) {
+function usePage({ kind, search, skip, api, live, changed }) {
   const [page, setPage] = useState(/** @type {Page | null} */ (null));
   const [problem, setProblem] = useState("");
   const lastSearch = useRef(search);
@@ -109,7 +109,7 @@ function usePage({ kind, search, after, api, live, changed }) {
     let timer = 0;
     const read = async () => {
       try {
-        const found = await api.get(kind, { search, after, limit: PAGE }, stop.signal);
+        const found = await api.get(kind, { search, skip, limit: PAGE }, stop.signal);
         setPage({ rows: found[kind], matching: found.matching, total: found.total, more: found.more });
         setProblem((found.errors ?? []).map(incomplete).join(" "));
       } catch (error) {
@@ -128,6 +128,6 @@ function usePage({ kind, search, after, api, live, changed }) {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [kind, search, after, live, changed]);
+  }, [kind, search, skip, live, changed]);
   return { page, problem };
 }

@@ -25,7 +25,7 @@ function Groups({ state, api, go, params }) {
   ];
   return html`<${NameList} kind="groups" label="groups" nameOf=${(/** @type {any} */ row) => row.group}
     columns=${columns} href=${(/** @type {string} */ name) => `#/groups/${encodeURIComponent(name)}`}
-    api=${api} live=${live} local=${() => groupsOf(state)} />`;
+    params=${params} api=${api} live=${live} local=${() => groupsOf(state)} />`;
 }
 
 /**

@@ -28,7 +28,7 @@ function Topics({ state, api, go, params }) {
   };
   return html`<div>
     <${NameList} kind="topics" label="topics" nameOf=${(/** @type {any} */ row) => row.name} columns=${columns}
-      href=${(/** @type {string} */ name) => hashOf("topics", { name })} api=${api} live=${live}
+      href=${(/** @type {string} */ name) => hashOf("topics", { name })} params=${params} api=${api} live=${live}
       local=${() => topicsOf(state)} changed=${changes}
       tools=${html`<${ActButton} act="topics-create" label="Create topic…" className="primary" state=${state} api=${api}
         done=${(/** @type {any} */ _, /** @type {any} */ sent) => created(sent)} />`} />
