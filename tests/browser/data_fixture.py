@@ -360,7 +360,7 @@ def listed_topics(query: Query, _: Any) -> dict[str, Any]:
     """10,000 names, searched and paged as `GET /api/topics` does."""
     names = ["orders", *(f"topic-{i:05}" for i in range(NUM_TOPICS - 1))]
     matching = [name for name in names if query.get("search", "").lower() in name]
-    rest = [name for name in matching if name > query.get("after", "")]
+    rest = matching[int(query.get("skip", 0)) :]
     limit = int(query.get("limit", 100))
     rows = [
         {
@@ -398,30 +398,54 @@ def listed_groups(query: Query, _: Any) -> dict[str, Any]:
 
 
 class Records:
-    """A growing topic of one partition sequence: `GET /api/records` and `POST /api/produce`."""
+    """A growing topic whose offsets go over its partitions: `GET /api/records` and `POST
+    /api/produce`. One request looks at ``step`` records at most."""
 
-    def __init__(self, count: int = 250) -> None:
+    def __init__(self, count: int = 250, step: int = 5_000) -> None:
         self.rows = [record(offset) for offset in range(count)]
+        self.step = step
 
     def read(self, query: Query, _: Any) -> dict[str, Any]:
+        how, _, number = query.get("from", "earliest").partition(":")
+        if "before" in query or (how == "last" and "next" not in query):
+            return self._newest(query)
         end = len(self.rows)
-        limit = int(query.get("limit", 100))
         if "next" in query:
-            start = int(query["next"].split(":")[1])
+            start = _offset(query["next"])
         else:
-            how, _, number = query.get("from", "earliest").partition(":")
-            start = {
-                "earliest": 0,
-                "latest": end,
-                "last": max(0, end - int(number or 0)),
-                "offset": int(number or 0),
-                "time": 0,
-            }[how]
-        rows = self.rows[start : start + limit]
-        if "contains" in query:
-            rows = [row for row in rows if query["contains"] in row["key"] + row["value"]]
-        stop = min(end, start + limit)
-        return {"records": rows, "next": {"0": stop}, "more": stop < end}
+            starts = {"earliest": 0, "latest": end, "offset": int(number or 0), "time": 0}
+            start = starts[how]
+        found: list[dict[str, Any]] = []
+        at = start
+        while at < end and at < start + self.step and len(found) < int(query.get("limit", 100)):
+            found += [self.rows[at]] if matches(self.rows[at], query) else []
+            at += 1
+        return {
+            "records": [decoded(row, query) for row in found],
+            "next": {"0": at},
+            "more": at < end,
+            "looked_at": at - start,
+            "progress": {"done": at, "of": end},
+            "order": "oldest",
+            "older": None,
+        }
+
+    def _newest(self, query: Query) -> dict[str, Any]:
+        end = len(self.rows)
+        start = at = min(_offset(query.get("before", f"0:{end}")), end)
+        found: list[dict[str, Any]] = []
+        while at > 0 and at > start - self.step and len(found) < int(query.get("limit", 100)):
+            at -= 1
+            found += [self.rows[at]] if matches(self.rows[at], query) else []
+        return {
+            "records": [decoded(row, query) for row in found],
+            "next": {"0": end},
+            "more": at > 0,
+            "looked_at": start - at,
+            "progress": {"done": end - at, "of": end},
+            "order": "newest",
+            "older": {"0": at} if at > 0 else None,
+        }
 
     def produce(self, _: Query, body: Any) -> dict[str, Any]:
         if body["topic"] == "missing":
@@ -431,6 +455,47 @@ class Records:
             record(offset, key=body["key"], value=body["value"], headers=body["headers"])
         )
         return {"partition": 0, "offset": offset}
+
+
+def _offset(text: str) -> int:
+    return int(text.split(":")[1])
+
+
+def matches(row: Mapping[str, Any], query: Query) -> bool:
+    """Whether a record has what a query names; an expression is looked for as a text."""
+    text = f"{row['key']} {row['value']}"
+    wanted = query.get("contains", "")
+    if "case" not in query:
+        text, wanted = text.lower(), wanted.lower()
+    header = query.get("header", "")
+    return (
+        wanted in text
+        and query.get("key", row["key"]) == row["key"]
+        and (not header or header in ["=".join(one[:2]) for one in row["headers"]])
+        and query.get("where", "") in row["value"]
+    )
+
+
+def decoded(row: Mapping[str, Any], query: Query) -> dict[str, Any]:
+    """The record as it is decoded: as a schema, or named as what the query wishes."""
+    schema = {"id": 7, "subject": "orders-value", "version": 3, "type": "AVRO"}
+    parts = {}
+    for part in ("key", "value"):
+        how = query.get(f"{part}_as", "auto")
+        text = row[part] if how == "auto" else f"{how} of {row['offset']}"
+        as_it_is = {"as": "text" if how == "auto" else how, "text": text, "error": None}
+        parts[f"{part}_decoded"] = {**as_it_is, "schema": schema if how == "schema" else None}
+    return {**parts, **row}
+
+
+DECODINGS = {
+    "decodings": [
+        {"name": "auto", "label": "Automatic"},
+        {"name": "int64", "label": "Integer, 64 bits"},
+        {"name": "schema", "label": "By its schema"},
+    ],
+    "registry": "http://127.0.0.1:8081",
+}
 
 
 def act(name: str) -> Any:
@@ -479,6 +544,7 @@ def cluster(**more: Any) -> FakePageProcess:
         "/api/groups/returns": lambda query, body: share_group(),
         "/api/groups/counts": lambda query, body: streams_group(),
         "/api/records": records.read,
+        "/api/decodings": lambda query, body: DECODINGS,
         "/api/produce": records.produce,
         **{f"/api/do/{name}": act(name) for name in ACTS},
         **{

@@ -140,12 +140,14 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   const [busy, setBusy] = useState("");
   const [result, setResult] = useState(/** @type {any} */ (null));
   const [tried, setTried] = useState(""); // the arguments of the last successful dry run
+  const [finished, setFinished] = useState(""); // the arguments with which it was carried out
   const drawn = act.fields.filter((/** @type {Field} */ field) => !only || only.includes(field.name));
   const sent = argumentsOf(act.fields, values);
   const key = JSON.stringify(sent);
   const word = confirm ?? String(args.topic ?? args.group ?? args.broker ?? act.name);
   const named = !act.dangerous || typed.trim() === word;
   const dryRunDue = Boolean(act.dry_run) && tried !== key;
+  const over = finished === key;
   const missing = act.fields.filter((/** @type {Field} */ field) => field.required && !(field.name in sent));
   const preview = usePreview(api, act.name, sent, dryRunDue, missing.map((/** @type {Field} */ field) => field.name));
   const form = useRef(/** @type {any} */ (null));
@@ -166,6 +168,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
       }
       if (!failed && !dry) {
         setTried("");
+        setFinished(key);
         done?.(reply, sent);
       }
     } catch (error) {
@@ -175,7 +178,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   };
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!busy && (dryRunDue || named)) void send(dryRunDue);
+    if (!busy && !over && (dryRunDue || named)) void send(dryRunDue);
   };
   return html`<form onSubmit=${submit} ref=${form}>
     <${Fields} fields=${drawn} values=${values} set=${setValues} fixed=${fixed} state=${state} api=${api} />
@@ -199,8 +202,8 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
         ${busy === "dry" ? "Trying…" : "Dry run"}
       </button>`}
       <button type="submit" data-run="real" class=${`${act.dangerous ? "danger" : ""} ${dryRunDue ? "" : "primary"}`}
-        disabled=${Boolean(busy) || dryRunDue || !named}
-        title=${dryRunDue ? "Make a dry run with these values first." : null}>
+        disabled=${Boolean(busy) || over || dryRunDue || !named}
+        title=${over ? "It is done with these values." : dryRunDue ? "Make a dry run with these values first." : null}>
         ${busy === "real" ? "Executing…" : "Execute"}
       </button>
     </footer>

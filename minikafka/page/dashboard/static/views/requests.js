@@ -122,8 +122,9 @@ function Apis({ apis, measure, scale, broker, tools }) {
     .map((row) => ({ ...row, parts: partsOf(row.phases, measure), failed: sum(row.errors) }))
     .sort((a, b) => b.count - a.count);
   const most = Math.max(1, ...rows.map(({ parts }) => totalOf(parts)));
+  // Percentiles are of the last minute: where no request came in it, nothing took no time.
   const of = (/** @type {any} */ row, /** @type {string} */ phase, /** @type {string} */ what) =>
-    row.phases?.[phase]?.[what] ?? null;
+    (row.phases?.total?.[what] ? row.phases[phase]?.[what] ?? null : null);
   const time = (
     /** @type {string} */ phase,
     /** @type {string} */ what,
