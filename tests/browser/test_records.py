@@ -336,7 +336,9 @@ def test_a_stopped_search_and_its_fields_keep_nobody_out(
     process: FakePageProcess, open_page: OpenPage, scheme: str
 ) -> None:
     serve(process, Records(100_000, step=100))
-    address = f"{process.address}#/records?topic=orders&from=earliest&contains=customer-3&limit=1000"
+    address = (
+        f"{process.address}#/records?topic=orders&from=earliest&contains=customer-3&limit=1000"
+    )
     tab = open_page(address, color_scheme=scheme, viewport={"width": 320, "height": 640})
     tab.locator("[data-do=stop]").click()
     tab.get_by_text("What an expression may say").click()
@@ -344,5 +346,7 @@ def test_a_stopped_search_and_its_fields_keep_nobody_out(
     expect(tab.get_by_role("button", name="Search on")).to_be_visible()
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     found = Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "best-practice"]})
-    wrong = [one for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
+    wrong = [
+        one for one in found.response["violations"] if one["impact"] in ("serious", "critical")
+    ]
     assert [one["id"] for one in wrong] == []

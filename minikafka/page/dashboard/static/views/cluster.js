@@ -6,6 +6,7 @@ import { ActButton } from "../parts/act.js";
 import { Chart, DASHES } from "../parts/chart.js";
 import { Empty } from "../parts/empty.js";
 import { brief, bytes, count, duration, number, rates, time } from "../parts/format.js";
+import { HistoryChart } from "../parts/history_chart.js";
 import { html } from "../parts/html.js";
 import {
   beyondOf, brokers, controllerEpoch, controllerOf, counted, oddStates, partitions,
@@ -47,12 +48,18 @@ const SUPERVISED = [
 function Cluster({ state, api, go }) {
   const found = brokers(state);
   if (!state.hello) return html`<${Empty}>No broker has reported yet.<//>`;
+  const live = state.hello.live !== false;
+  const inside = found.some((broker) => broker.inside);
   return html`<div class="stack">
     <${Totals} state=${state} />
     <div class="cards brokers" role="list" aria-label="Brokers">${found.map((broker) =>
       html`<${BrokerCard} key=${broker.id} broker=${broker} state=${state} api=${api} />`)}</div>
     <${LeaderMap} state=${state} go=${go} />
     <${Rates} state=${state} brokers=${found} />
+    <${HistoryChart} title="The last day" of="cluster" api=${api} live=${live}
+      measures=${["records", "bytes_in", "bytes_out", "requests", "size"]} />
+    ${inside && html`<${HistoryChart} title="The last day, by broker" of="broker" api=${api} live=${live}
+      measures=${["messages_in", "bytes_in", "bytes_out", "requests", "size"]} />`}
     <${Newest} state=${state} />
   </div>`;
 }
