@@ -357,9 +357,13 @@ def record(offset: int, **more: Any) -> dict[str, Any]:
 
 
 def listed_topics(query: Query, _: Any) -> dict[str, Any]:
-    """10,000 names, searched and paged as `GET /api/topics` does."""
+    """10,000 names, searched and paged as `GET /api/topics` does, by name or by size."""
     names = ["orders", *(f"topic-{i:05}" for i in range(NUM_TOPICS - 1))]
     matching = [name for name in names if query.get("search", "").lower() in name]
+    if query.get("sick") == "1":
+        matching = [name for name in matching if name == "orders"]
+    if query.get("descending") == "1":
+        matching.reverse()
     rest = matching[int(query.get("skip", 0)) :]
     limit = int(query.get("limit", 100))
     rows = [
@@ -370,6 +374,8 @@ def listed_topics(query: Query, _: Any) -> dict[str, Any]:
             "replication_factor": 3,
             "under_replicated": int(name == "orders"),
             "offline": 0,
+            "records_per_s": 12.5,
+            "size_bytes": 1_000_000 + names.index(name),
         }
         for name in rest[:limit]
     ]
@@ -498,6 +504,49 @@ DECODINGS = {
 }
 
 
+def topic_use() -> dict[str, Any]:
+    """What belongs to the topic `orders`, as `GET /api/topic-use/orders` has it."""
+    rule = {"principal": "User:alice", "host": "*", "operation": "READ", "permission": "ALLOW"}
+    return {
+        "records_per_s": 12.5,
+        "sizes": {str(p): {"1": 1024 * (p + 1), "2": 1024, "3": 1000} for p in range(3)},
+        "groups": [
+            {"group": "billing", "partitions": 3, "lag": 1_380, "lag_ms": 65_000,
+             "lag_exact": False}
+        ],
+        "acls": [
+            {"pattern_type": "LITERAL", "resource": "orders", **rule},
+            {"pattern_type": "PREFIXED", "resource": "ord", **rule, "permission": "DENY"},
+        ],
+        "no_acls": "",
+        "errors": [],
+    }  # fmt: skip
+
+
+def history(query: Query, _: Any) -> dict[str, Any]:
+    """An hour of whatever is wished, as `GET /api/history` has it."""
+    minutes = int(query["minutes"])
+    whats = {
+        "cluster": ["records", "size"],
+        "broker": ["messages_in", "size"],
+        "topic": ["records", "size"],
+        "group": ["lag", "lag_ms"],
+    }[query["of"]]
+    names = ["1", "2", "3"] if query["of"] == "broker" else [query.get("name", "")]
+    steps = range(minutes * 6 if minutes <= 60 else minutes)
+    step_ms = 60_000 * minutes // len(steps)
+    first_ms = now() // step_ms * step_ms - len(steps) * step_ms
+    return {
+        "step_ms": step_ms,
+        "at": [first_ms + step * step_ms for step in steps],
+        "lines": [
+            {"name": name, "what": what, "values": [1000 + step for step in steps]}
+            for name in names
+            for what in whats
+        ],
+    }
+
+
 def act(name: str) -> Any:
     """Previews with the real command line; an act that is carried out succeeds."""
 
@@ -539,6 +588,8 @@ def cluster(**more: Any) -> FakePageProcess:
         "/api/acts": lambda query, body: [one.facts(BOOTSTRAP) for one in ACTS.values()],
         "/api/topics": listed_topics,
         "/api/topics/orders": lambda query, body: topic_facts("orders"),
+        "/api/topic-use/orders": lambda query, body: topic_use(),
+        "/api/history": history,
         "/api/groups": listed_groups,
         "/api/groups/billing": lambda query, body: group_facts(lead=now() // 250 % 400),
         "/api/groups/returns": lambda query, body: share_group(),

@@ -356,7 +356,7 @@ def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
 ) -> None:
     opened(tab, process, "topics")
     topics = tab.get_by_role("region", name="Table of topics")
-    expect(tab.get_by_text("1–100 of 10000")).to_be_visible()
+    expect(tab.get_by_text("1–100 of 10,000")).to_be_visible()
     expect(topics.locator("tbody tr")).to_have_count(100)
     tab.get_by_role("button", name="Next").click()
     expect(topics.get_by_role("link", name="topic-00099", exact=True)).to_be_visible()

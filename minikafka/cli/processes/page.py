@@ -56,7 +56,7 @@ class PageProcess:
 
     ``log`` gets what it complains of; None: standard error of this process. ``on_end`` is called if
     the page ends by itself after it has served. ``registry`` is the address of a schema registry,
-    and ``registry_users`` the file of those who may use it.
+    and ``registry_users`` the file of those who may use it; ``history`` is the file of its history.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class PageProcess:
         port: int | None = None,
         command_config: str | None = None,
         log: Path | None = None,
+        history: Path | None = None,
         on_end: Callable[[], None] = lambda: None,
         registry: str | None = None,
         registry_users: Path | None = None,
@@ -78,6 +79,8 @@ class PageProcess:
             self._arguments += ["--command-config", command_config]
         if port is not None:
             self._arguments += ["--port", str(port)]
+        if history is not None:
+            self._arguments += ["--history", str(history)]
         self._log = log
         self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None

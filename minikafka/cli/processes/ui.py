@@ -74,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a line NAME:PASSWORD; the registry is asked with the first one",
     )
+    parser.add_argument(
+        "--history",
+        metavar="FILE",
+        help="keep rates, lag and sizes of the last day in this file, also while nobody looks",
+    )
     parser.add_argument("--supervisor-fd", type=at_least(0), help=argparse.SUPPRESS)
 
 
@@ -134,6 +139,8 @@ def run(args: argparse.Namespace) -> int:
     require("ui", "the page")
     if args.recording is not None and args.record is not None:
         raise WrongUsage("--record: not with --recording, which is one already")
+    if args.recording is not None and args.history is not None:
+        raise WrongUsage("--history: not with --recording, which has no cluster")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
     doors = doors_of(args)
@@ -233,6 +240,7 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None, doors: Do
         audit_log=args.audit_log,
         registry=args.registry,
         registry_login=login,
+        history=args.history,
     )
     await serve_page(
         real_world(),

@@ -626,6 +626,7 @@ class Supervisor:
             self._page_port,
             config,
             self._page_log,
+            self._root / "page" / "history",
             lambda: complain(f"the page has ended (log: {self._page_log})"),
             registry,
             None if registry is None else self._registry_users,

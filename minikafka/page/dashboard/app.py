@@ -32,7 +32,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api
+from minikafka.page.dashboard import cluster_api, topic_api
 from minikafka.page.dashboard.access import session_api
 from minikafka.page.dashboard.access.audit import AuditError, AuditLog, opened_audit
 from minikafka.page.dashboard.access.doors import Sessions
@@ -47,6 +47,8 @@ from minikafka.page.dashboard.context import (
 )
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
+from minikafka.page.dashboard.history import history_api
+from minikafka.page.dashboard.history.sampler import Sampler
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
 from minikafka.page.dashboard.records import records_api
@@ -60,6 +62,8 @@ BAD_GATEWAY: Final = 502
 # Each returns the routes of a subject.
 EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
+    history_api.routes,
+    topic_api.routes,
     cluster_api.routes,
     records_api.routes,
     session_api.routes,
@@ -233,8 +237,8 @@ async def serve_page(
     ready: Callable[[str], None],
 ) -> None:
     """Serve until ``stopped`` is set. ``ready`` is called with the address, which has the token.
-    ``client`` is None if a recording is shown. Raises OSError if the file to record to cannot be
-    opened."""
+    ``client`` is None if a recording is shown. Raises OSError if the file to record to, or that of
+    the history, cannot be opened, ConfigError if the latter is no history."""
     host, port = listening.getsockname()[:2]
     doors = options.doors
     token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
@@ -253,12 +257,15 @@ async def serve_page(
         cluster = None
         if client is not None:
             admin = await stack.enter_async_context(Admin(world, client))
-            cluster = ShownCluster(client, admin, Follow(world, admin, broadcast))
+            cluster = shown_cluster(world, options, client, admin, broadcast)
         else:
             broadcast.set_ready()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         context = PageContext(world, options, guard, broadcast, tasks, stopped.set, audit, cluster)
-        running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
+        running = []
+        if cluster is not None:
+            running.append(tasks.create_task(cluster.follow.run(), name="run"))
+            running.append(tasks.create_task(cluster.sampler.run(), name="sample"))
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))
         server = AsgiServer(page_app(context))
@@ -270,3 +277,18 @@ async def serve_page(
             task.cancel()
         server.should_exit = True
         await serving
+
+
+def shown_cluster(
+    world: World,
+    options: PageOptions,
+    client: ClientConfig,
+    admin: Admin,
+    broadcast: Broadcast,
+) -> ShownCluster:
+    """Raises OSError or ConfigError for the file of the history."""
+    follow = Follow(world, admin, broadcast)
+    sampler = Sampler(
+        world, follow.reader, follow.network_of, lambda: broadcast.readers > 0, options.history
+    )
+    return ShownCluster(client, admin, follow, sampler)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from starlette.requests import Request
@@ -29,33 +31,62 @@ from minikafka.page.dashboard.cluster_facts import (
 from minikafka.page.dashboard.cluster_reader import ClusterReader
 from minikafka.page.dashboard.context import HttpError, PageContext, ShownCluster
 from minikafka.page.dashboard.group_reads import read_groups
+from minikafka.page.dashboard.history.end_times import LagTime
+from minikafka.page.dashboard.history.figures import GroupNow, TopicNow, lag_time
+from minikafka.page.dashboard.history.sampler import Sampler
 from minikafka.page.dashboard.lag_metrics import LagMetrics
 from minikafka.page.dashboard.messages import Facts
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
 MAX_SKIP: Final = 1_000_000
+# States of groups in which nobody consumes what is written.
+SICK_GROUPS: Final = frozenset({"Dead", "PreparingRebalance", "CompletingRebalance"})
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+UNKNOWN_TOPIC: Final = TopicNow()
+UNKNOWN_GROUP: Final = GroupNow()
 
 V = TypeVar("V")
 
 
 class ListQuery(NamedTuple):
-    """``search`` is a part of the names, in any case; the page begins ``skip`` names after the name
-    ``after``."""
+    """``search`` is a part of the names, in any case. The part begins ``skip`` rows after the
+    name ``after``. Rows are sorted by a column, rows that are alike by name; those of which
+    the column is not known come last. ``sick`` selects rows that are not as they should be."""
 
     search: str = ""
     after: str = ""
     limit: int = DEFAULT_LIMIT
     skip: int = 0
+    sort: str = ""
+    descending: bool = False
+    sick: bool = False
 
 
-def topic_list(topics: Mapping[str, TopicView], query: ListQuery) -> dict[str, Any]:
-    return _page("topics", topics, query, topic_row)
+def topic_list(
+    topics: Mapping[str, TopicView], query: ListQuery, now: Mapping[str, TopicNow] = NOTHING
+) -> dict[str, Any]:
+    """``now`` has the rates and sizes of topics, as far as they are known. Raises HttpError for a
+    column that does not exist."""
+
+    def row(name: str, topic: TopicView) -> Facts:
+        return {**topic_row(name, topic), **now.get(name, UNKNOWN_TOPIC)._asdict()}
+
+    return _part("topics", topics, query, row, is_sick_topic)
 
 
-def group_list(groups: Mapping[str, tuple[int, GroupListing]], query: ListQuery) -> dict[str, Any]:
-    """``groups`` has the coordinator and the listing of each group."""
-    return _page("groups", groups, query, group_row)
+def group_list(
+    groups: Mapping[str, tuple[int, GroupListing]],
+    query: ListQuery,
+    now: Mapping[str, GroupNow] = NOTHING,
+) -> dict[str, Any]:
+    """``groups`` has the coordinator and the listing of each group, ``now`` the lag of those that
+    commit. Raises HttpError for a column that does not exist."""
+
+    def row(name: str, group: tuple[int, GroupListing]) -> Facts:
+        return {**group_row(name, group), **now.get(name, UNKNOWN_GROUP)._asdict()}
+
+    return _part("groups", groups, query, row, lambda name, group: group[1].state in SICK_GROUPS)
 
 
 def topic_row(name: str, topic: TopicView) -> Facts:
@@ -70,6 +101,10 @@ def topic_row(name: str, topic: TopicView) -> Facts:
     }
 
 
+def is_sick_topic(name: str, topic: TopicView) -> bool:
+    return any(is_offline(each) or is_under_replicated(each) for each in topic.partitions.values())
+
+
 def group_row(name: str, group: tuple[int, GroupListing]) -> Facts:
     coordinator, listing = group
     return {
@@ -81,12 +116,38 @@ def group_row(name: str, group: tuple[int, GroupListing]) -> Facts:
     }
 
 
-def _page(
-    name: str, rows: Mapping[str, V], query: ListQuery, row: Callable[[str, V], Facts]
+# Columns by which a list is sorted, beside the name. "health": how many partitions are offline,
+# then how many are under-replicated.
+SORTS: Final[Mapping[str, Callable[[Facts], Any]]] = MappingProxyType(
+    {
+        "health": lambda row: (row["offline"], row["under_replicated"]),
+        **{
+            column: itemgetter(column)
+            for column in (
+                "partitions", "replication_factor", "records_per_s", "size_bytes",
+                "state", "type", "protocol_type", "coordinator", "lag", "lag_ms",
+            )
+        },
+    }
+)  # fmt: skip
+
+
+def _part(
+    name: str,
+    rows: Mapping[str, V],
+    query: ListQuery,
+    row: Callable[[str, V], Facts],
+    is_sick: Callable[[str, V], bool],
 ) -> dict[str, Any]:
-    """Build facts for the rows of one page only."""
+    """Build facts for the rows of one part only, unless a column decides which ones these are."""
     wanted = query.search.lower()
     matching = sorted(key for key in rows if wanted in key.lower())
+    if query.sick:
+        matching = [key for key in matching if is_sick(key, rows[key])]
+    if query.sort and query.sort != "name":
+        matching = _sorted_by(query, {key: row(key, rows[key]) for key in matching})
+    elif query.descending:
+        matching.reverse()
     first = query.skip + (bisect_right(matching, query.after) if query.after else 0)
     shown = list(islice(matching, first, first + query.limit))
     return {
@@ -95,6 +156,20 @@ def _page(
         "total": len(rows),
         "more": first + len(shown) < len(matching),
     }
+
+
+def _sorted_by(query: ListQuery, rows: Mapping[str, Facts]) -> list[str]:
+    """``rows`` are in the order of their names. Raises HttpError."""
+    column = SORTS.get(query.sort)
+    try:
+        values = {} if column is None else {key: column(row) for key, row in rows.items()}
+    except KeyError:
+        column = None
+    if column is None:
+        raise HttpError(BAD_REQUEST, f"This list cannot be sorted by {query.sort[:50]}.")
+    known = [key for key, value in values.items() if value is not None]
+    known.sort(key=values.__getitem__, reverse=query.descending)
+    return known + [key for key, value in values.items() if value is None]
 
 
 CONFIGS_WITHIN_MS: Final = 5_000
@@ -118,7 +193,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
         Route("/api/topics", _topics(cluster)),
         Route("/api/topics/{name:path}", _topic(context, cluster)),
         Route("/api/groups", _groups(cluster)),
-        Route("/api/groups/{name:path}", _group(cluster)),
+        Route("/api/groups/{name:path}", _group(context, cluster)),
         Route("/metrics", scrape),
     ]
 
@@ -127,7 +202,7 @@ def _topics(cluster: ShownCluster) -> Endpoint:
     async def topics(request: Request) -> Response:
         query = list_query(request)
         view = await cluster.follow.reader.listed_topics()
-        return JSONResponse(topic_list(view.topics, query))
+        return JSONResponse(topic_list(view.topics, query, cluster.sampler.now.topics))
 
     return topics
 
@@ -158,16 +233,18 @@ def _groups(cluster: ShownCluster) -> Endpoint:
         query, reader = list_query(request), cluster.follow.reader
         errors: list[FailedCall] = []
         await reader.listed_topics()  # and the brokers
-        listed = group_list(await reader.list_groups(errors), query)
+        now = cluster.sampler.now.groups
+        listed = group_list(await reader.list_groups(errors), query, now)
         return JSONResponse({**listed, "errors": [error.facts() for error in errors]})
 
     return groups
 
 
-def _group(cluster: ShownCluster) -> Endpoint:
+def _group(context: PageContext, cluster: ShownCluster) -> Endpoint:
     async def group(request: Request) -> Response:
         """Describe a group with the exact committed offsets and ends of logs."""
-        return JSONResponse(await described(cluster.follow.reader, request.path_params["name"]))
+        facts = await described(cluster.follow.reader, request.path_params["name"])
+        return JSONResponse(with_lag_times(facts, cluster.sampler, context.world.clock.wall_ms()))
 
     return group
 
@@ -188,6 +265,25 @@ async def described(reader: ClusterReader, name: str) -> Facts:
     return {**facts, "errors": [error.facts() for error in errors]}
 
 
+def with_lag_times(facts: Facts, sampler: Sampler, now_ms: int) -> Facts:
+    """Return the facts of a group, in whose ``offsets`` each row has for how long its next record
+    has waited; None where that is not known."""
+    rows = []
+    longest: LagTime | None = LagTime(0, True)
+    for row in facts["offsets"]:
+        tp = TopicPartition(row["topic"], row["partition"])
+        known = lag_time(tp, row["committed"], sampler.end_times, now_ms)
+        if row["lag"] == 0:
+            known = LagTime(0, True)
+        rows.append({**row, **lag_facts(known)})
+        longest = None if known is None or longest is None else max(longest, known)
+    return {**facts, "offsets": rows, **lag_facts(longest if rows else None)}
+
+
+def lag_facts(lag: LagTime | None) -> Facts:
+    return {"lag_ms": lag and lag.ms, "lag_exact": lag is None or lag.exact}
+
+
 def config_facts(row: ConfigValue) -> Facts:
     """``value`` is None for a sensitive key; ``default`` is None where the broker does not say."""
     defaults = [value for _, value, source in row.synonyms if source is ConfigSource.DEFAULT_CONFIG]
@@ -205,9 +301,15 @@ def config_facts(row: ConfigValue) -> Facts:
 def list_query(request: Request) -> ListQuery:
     """Raises HttpError."""
     query = request.query_params
-    limit = _number(query, "limit", DEFAULT_LIMIT, MAX_LIMIT)
-    skip = _number(query, "skip", 0, MAX_SKIP)
-    return ListQuery(query.get("search", ""), query.get("after", ""), limit, skip)
+    return ListQuery(
+        query.get("search", ""),
+        query.get("after", ""),
+        _number(query, "limit", DEFAULT_LIMIT, MAX_LIMIT),
+        _number(query, "skip", 0, MAX_SKIP),
+        query.get("sort", ""),
+        query.get("descending") == "1",
+        query.get("sick") == "1",
+    )
 
 
 def _number(query: Mapping[str, str], name: str, default: int, most: int) -> int:

@@ -17,6 +17,7 @@ from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
+from minikafka.page.dashboard.history.sampler import Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,18 @@ class PageOptions:
     audit_log: str | None = None  # a file to append acts to
     registry: str | None = None  # the address of a schema registry
     registry_login: tuple[str, str] | None = None  # name and password, if it wants them
+    history: str | None = None  # a file for the rates, lag and sizes of the last day
 
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
-    """The cluster that is shown. ``admin`` is started, and shared by the routes."""
+    """The cluster that is shown. ``admin`` is started, and shared by the routes; ``sampler`` has
+    rates, lag and sizes."""
 
     client: ClientConfig
     admin: Admin
     follow: Follow
+    sampler: Sampler
 
 
 @dataclass(frozen=True, slots=True)

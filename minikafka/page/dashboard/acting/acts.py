@@ -31,6 +31,7 @@ from minikafka.page.dashboard.acting.act_fields import (
 
 STDIN: Final = "/dev/stdin"
 HIDDEN: Final = "********"
+MAX_EMPTIED: Final = 10_000  # partitions
 # The rates of `minikafka quotas set`.
 RATES: Final = (
     ("producer_byte_rate", "bytes a second of Produce requests"),
@@ -229,6 +230,14 @@ def _describe_configs(values: Arguments, _: bool) -> VerbOptions:
 def _delete_records(values: Arguments, _: bool) -> VerbOptions:
     row = {name: values[name] for name in ("topic", "partition", "offset")}
     return VerbOptions(("--offset-json-file", STDIN), _json({"partitions": [row], "version": 1}))
+
+
+def _empty_topic(values: Arguments, _: bool) -> VerbOptions:
+    rows = [
+        {"topic": values["topic"], "partition": number, "offset": -1}
+        for number in range(values["partitions"])
+    ]
+    return VerbOptions(("--offset-json-file", STDIN), _json({"partitions": rows, "version": 1}))
 
 
 def _elect_leaders(values: Arguments, _: bool) -> VerbOptions:
@@ -577,6 +586,18 @@ _CHANGES: Final = (
         ("topics", "delete"),
         (topic(),),
         dangerous=True,
+    ),
+    Act(
+        "topics-empty",
+        "Delete all records of a topic",
+        ("delete-records",),
+        (
+            topic(),
+            number("partitions", "how many the topic has", True, least=1, most=MAX_EMPTIED),
+        ),
+        _empty_topic,
+        dangerous=True,
+        json=True,
     ),
     Act(
         "configs-alter",

@@ -29,7 +29,7 @@ export const SAMPLE_MS = 900; // two samples of an entity are at least so far ap
 /** Kinds of entities whose numbers are kept over time. @type {Object<string, string[]>} */
 export const SERIES = {
   broker: ["messages_in", "bytes_in", "bytes_out"],
-  consumer_group: ["lag"],
+  consumer_group: ["lag", "end"],
 };
 
 /** Kinds whose facts are kept over time, whenever they change. */

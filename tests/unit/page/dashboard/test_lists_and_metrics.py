@@ -78,6 +78,8 @@ def test_a_row_says_how_a_topic_is() -> None:
             "replication_factor": 2,
             "under_replicated": 3,
             "offline": 3,
+            "records_per_s": None,
+            "size_bytes": None,
         }
     ]
 

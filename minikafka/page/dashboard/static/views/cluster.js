@@ -6,9 +6,10 @@ import { ActButton } from "../parts/act.js";
 import { Chart, DASHES } from "../parts/chart.js";
 import { Empty } from "../parts/empty.js";
 import { brief, bytes, count, duration, number, rates, time } from "../parts/format.js";
+import { HistoryChart } from "../parts/history_chart.js";
 import { html } from "../parts/html.js";
 import {
-  brokers, controllerEpoch, controllerOf, oddStates, partitions,
+  beyondOf, brokers, controllerEpoch, controllerOf, counted, oddStates, partitions,
 } from "../parts/partitions.js";
 import { BrokerIcon, BrokerMark, brokerColor, Node, Sparkline, useWidth } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
@@ -48,12 +49,18 @@ const SUPERVISED = [
 function Cluster({ state, api, go }) {
   const found = brokers(state);
   if (!state.hello || (state.hello.live && !hasReported(state))) return html`<${Empty}>Reading the cluster…<//>`;
+  const live = state.hello.live !== false;
+  const inside = found.some((broker) => broker.inside);
   return html`<div class="stack">
     <${Totals} state=${state} />
     <div class="cards brokers" role="list" aria-label="Brokers">${found.map((broker) =>
       html`<${BrokerCard} key=${broker.id} broker=${broker} state=${state} api=${api} />`)}</div>
     <${LeaderMap} state=${state} go=${go} />
     <${Rates} state=${state} brokers=${found} />
+    <${HistoryChart} title="The last day" of="cluster" api=${api} live=${live}
+      measures=${["records", "bytes_in", "bytes_out", "requests", "size"]} />
+    ${inside && html`<${HistoryChart} title="The last day, by broker" of="broker" api=${api} live=${live}
+      measures=${["messages_in", "bytes_in", "bytes_out", "requests", "size"]} />`}
     <${Newest} state=${state} />
   </div>`;
 }
@@ -116,10 +123,12 @@ function Total({ name, value, more, path }) {
 function BrokerCard({ broker, state, api }) {
   const { id, node, inside } = broker;
   const [look, words] = STATES[broker.state];
-  const views = partitions(state);
-  const leads = views.filter(({ leader }) => leader === id).length;
-  const holds = views.filter(({ replicas }) => replicas.includes(id)).length;
-  const behind = views.filter(({ replicas, isr }) => replicas.includes(id) && !isr.includes(id)).length;
+  const views = counted(state);
+  const beyond = beyondOf(state, id);
+  const leads = views.filter(({ leader }) => leader === id).length + beyond.leads;
+  const held = views.filter(({ replicas }) => replicas.includes(id));
+  const holds = held.length + beyond.replicas;
+  const behind = held.filter(({ isr }) => !isr.includes(id)).length + beyond.behind;
   const there = broker.state !== "gone";
   return html`<section class=${`card broker ${there ? "" : "gone"}`} role="listitem" data-entity=${`broker|${id}|`}
     aria-label=${`Broker ${id}, ${words}${broker.controller ? ", the controller" : ""}`}

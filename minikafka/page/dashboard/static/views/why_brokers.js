@@ -1,6 +1,8 @@
 /** What is odd about the controller and about brokers: parts of `findings` in why_findings.js. */
 
+import { beyondOf } from "../parts/partitions.js";
 import { all, one } from "../reducer.js";
+import { number } from "../parts/format.js";
 import { chain } from "./event_chains.js";
 import { byKey, counted, few, finding } from "./why_helpers.js";
 
@@ -94,7 +96,9 @@ export function brokerFindings(state, partitions) {
   for (const { facts: node } of all(state, "node", null)) {
     if (node.online) continue;
     gone.add(node.id);
-    const hosted = partitions.filter(({ replicas }) => replicas.includes(node.id)).length;
+    const hosted =
+      partitions.filter(({ replicas }) => replicas.includes(node.id)).length +
+      beyondOf(state, node.id).replicas;
     found.push(
       finding(
         `gone-${node.id}`,
@@ -272,8 +276,8 @@ export function stallFindings(state) {
       return finding(
         `stall-${broker}`,
         worst >= 1000 ? "warning" : "note",
-        `The event loop of broker ${broker} stood still for up to ${worst} ms.`,
-        `It happened ${events.length === 1 ? "once" : `${events.length} times`} within a minute. Meanwhile the broker serves no request.`,
+        `The event loop of broker ${broker} stood still for up to ${number(worst)} ms.`,
+        `It happened ${events.length === 1 ? "once" : `${number(events.length)} times`} within a minute. Meanwhile the broker serves no request.`,
         { path: "requests", label: "Requests" },
         chain(events, { events: ["loop_stalled"] }),
       );
