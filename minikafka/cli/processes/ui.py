@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka.cli.cluster.users import read_password
-from minikafka.cli.connect import client_config
+from minikafka.cli.connect import BOOTSTRAP_SERVERS, REGISTRY_URL, client_config, client_file
 from minikafka.cli.processes.registry import users_of
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import at_least
-from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
@@ -22,11 +22,13 @@ from minikafka.network.http_client import HttpUrl
 
 if TYPE_CHECKING:
     from minikafka.page.dashboard.access.doors import Doors
+    from minikafka.page.dashboard.serving import Shown
 
 DEFAULT_PORT = 8080
 ROLE_NAMES = ("look", "produce", "operate", "administer")
 HOST = "127.0.0.1"
 REQUEST_TIMEOUT_MS = 5_000
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         metavar="HOST:PORT,...",
         help="brokers of the cluster to show; any Kafka, and more of a minikafka",
+    )
+    shown.add_argument(
+        "--cluster",
+        metavar="NAME=FILE",
+        action="append",
+        help="a cluster to show, by its client's .properties file with bootstrap.servers; may be "
+        "repeated: the page shows several",
     )
     shown.add_argument(
         "--recording", metavar="FILE", help="show a recording instead, without a cluster"
@@ -143,17 +152,14 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("--history: not with --recording, which has no cluster")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
-    doors = doors_of(args)
     check_registry(args)
-    client = None
-    if args.recording is None:
-        client = client_config(
-            args, client_id="minikafka-ui", request_timeout_ms=REQUEST_TIMEOUT_MS
-        )
+    if args.cluster is not None:
+        check_several(args)
+    shown = several(args) if args.cluster is not None else [alone(args)]
     from minikafka.world.real.loop import run as run_loop
 
     with events.printed("ERROR"):
-        run_loop(serve(args, client, doors))
+        run_loop(serve(args, shown))
     return 0
 
 
@@ -217,18 +223,46 @@ def check_registry(args: argparse.Namespace) -> None:
         raise ConfigError(f"--registry {args.registry}: {error}") from None
 
 
-async def serve(args: argparse.Namespace, client: ClientConfig | None, doors: Doors) -> None:
-    from minikafka.page.dashboard.app import serve_page
+def check_several(args: argparse.Namespace) -> None:
+    """Raises WrongUsage for options that belong to a single cluster."""
+    single = ("command_config", "record", "registry", "supervisor_fd")
+    named = ["--" + name.replace("_", "-") for name in single if getattr(args, name) is not None]
+    if named:
+        raise WrongUsage(f"{', '.join(named)}: not with --cluster, whose file has all settings")
+
+
+def several(args: argparse.Namespace) -> list[Shown]:
+    """Return the clusters of --cluster. Raises WrongUsage, ConfigError."""
+    found: dict[str, Shown] = {}
+    for text in args.cluster:
+        name, _, file = text.partition("=")
+        if not CLUSTER_NAME.fullmatch(name) or not file:
+            raise WrongUsage(f"--cluster {text}: NAME=FILE is needed, a name of letters and digits")
+        if name in found:
+            raise WrongUsage(f"--cluster {name}: twice")
+        given = client_file(file, "--cluster")
+        if BOOTSTRAP_SERVERS not in given:
+            raise WrongUsage(f"--cluster {file}: it has no {BOOTSTRAP_SERVERS}")
+        one = argparse.Namespace(
+            **{
+                **vars(args),
+                "bootstrap_server": given[BOOTSTRAP_SERVERS],
+                "command_config": file,
+                "registry": given.get(REGISTRY_URL),
+                "history": None if args.history is None else f"{args.history}.{name}",
+            }
+        )
+        check_registry(one)
+        found[name] = alone(one)._replace(name=name)
+    return list(found.values())
+
+
+def alone(args: argparse.Namespace) -> Shown:
+    """Return the only cluster that is shown, or the recording. Raises WrongUsage, ConfigError."""
     from minikafka.page.dashboard.context import PageOptions
-    from minikafka.world.real.asgi_server import bind
-    from minikafka.world.real.world import real_world
+    from minikafka.page.dashboard.serving import Shown
 
     users = {} if args.registry_users is None else users_of(Path(args.registry_users))
-    login = next(iter(users.items()), None)
-    stopped = asyncio.Event()
-    call_when_asked_to_stop(lambda why: stopped.set(), with_stdin=False)
-    port = DEFAULT_PORT if args.port is None else args.port
-    listening = bind(args.host, port, exact=args.port is not None)
     options = PageOptions(
         bootstrap=args.bootstrap_server or "",
         command_config=args.command_config,
@@ -236,16 +270,30 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None, doors: Do
         supervisor_fd=args.supervisor_fd,
         recording=args.recording,
         record=args.record,
-        doors=doors,
+        doors=doors_of(args),
         audit_log=args.audit_log,
         registry=args.registry,
-        registry_login=login,
+        registry_login=next(iter(users.items()), None),
         history=args.history,
     )
+    if args.recording is not None:
+        return Shown(options, None)
+    client = client_config(args, client_id="minikafka-ui", request_timeout_ms=REQUEST_TIMEOUT_MS)
+    return Shown(options, client)
+
+
+async def serve(args: argparse.Namespace, shown: list[Shown]) -> None:
+    from minikafka.page.dashboard.serving import serve_page
+    from minikafka.world.real.asgi_server import bind
+    from minikafka.world.real.world import real_world
+
+    stopped = asyncio.Event()
+    call_when_asked_to_stop(lambda why: stopped.set(), with_stdin=False)
+    port = DEFAULT_PORT if args.port is None else args.port
+    listening = bind(args.host, port, exact=args.port is not None)
     await serve_page(
         real_world(),
-        options,
-        client,
+        shown,
         listening,
         stopped,
         lambda address: print(f"page={address}", flush=True),

@@ -18,6 +18,7 @@ from minikafka.page.dashboard.access.doors import NO_DOORS, OWNER, Doors, Identi
 from minikafka.page.dashboard.access.roles import Role, needed_for_request
 
 TOKEN_HEADER: Final = "x-minikafka-token"
+TOKEN_BYTES: Final = 16
 FORBIDDEN: Final = 403
 
 # Scripts, styles and data from this server only. Styles that scripts set are allowed by the CSSOM.
