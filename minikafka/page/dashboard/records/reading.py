@@ -426,12 +426,14 @@ class NewestReading:
     ) -> None:
         turns = Turns(self._clock)
         await self._choice.prepare(records)
-        most = 2 * self._query.most_bytes
+        most = self._query.most_bytes
         for record in records:
             shown: T | None = None
             if record.timestamp >= newest.threshold and await self._choice.has(record):
                 shown = await turns.call(record, row)
-            size = 0 if shown is None else 3 * min(size_of(record), most)
+            size = 0
+            if shown is not None:  # as it is, and decoded
+                size = 2 * sum(min(len(part or b""), most) for part in (record.key, record.value))
             newest.add(record.partition, record.offset, record.timestamp, shown, size)
 
 
