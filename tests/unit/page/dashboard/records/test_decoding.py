@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import decimal
 import io
 import json
 import struct
@@ -145,6 +147,46 @@ def test_avro_is_read_as_fastavro_writes_it(value: Any) -> None:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), value)
     assert avro_value(AvroSchema(json.dumps(AVRO)).root, out.getvalue()) == value
+
+
+@pytest.mark.mission("GLASS-116")
+@given(
+    st.decimals(-(10**6), 10**6, places=2),
+    st.datetimes(*map(datetime.datetime.fromisoformat, ("1900-01-01", "2300-01-01"))),
+)
+def test_logical_types_of_avro_are_texts_for_people(
+    price: decimal.Decimal, at: datetime.datetime
+) -> None:
+    at = at.replace(microsecond=at.microsecond // 1000 * 1000)
+    types = {
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "fixed": {
+            "type": "fixed", "name": "F", "size": 8,
+            "logicalType": "decimal", "precision": 9, "scale": 2,
+        },
+        "at": {"type": "long", "logicalType": "timestamp-micros"},
+        "local": {"type": "long", "logicalType": "local-timestamp-millis"},
+        "day": {"type": "int", "logicalType": "date"},
+        "plain": {"type": "long", "logicalType": "of-nobody"},
+    }  # fmt: skip
+    fields = [{"name": name, "type": of} for name, of in types.items()]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    utc, out = at.replace(tzinfo=datetime.UTC), io.BytesIO()
+    value = {"price": price, "fixed": price, "at": utc, "local": at, "day": at.date(), "plain": 7}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    assert avro_value(AvroSchema(json.dumps(schema)).root, out.getvalue()) == {
+        "price": f"{price:.2f}" if price else "0.00",
+        "fixed": f"{price:.2f}" if price else "0.00",
+        "at": at.isoformat(timespec="microseconds") + "Z",
+        "local": at.isoformat(timespec="milliseconds"),
+        "day": at.date().isoformat(),
+        "plain": 7,
+    }
+
+
+def test_a_timestamp_beyond_the_calendar_stays_a_number() -> None:
+    root = AvroSchema('{"type": "long", "logicalType": "timestamp-millis"}').root
+    assert avro_value(root, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01") == 2**63 - 1
 
 
 NULLS = AvroSchema('{"type": "array", "items": "null"}').root
