@@ -84,7 +84,9 @@ class PageServer(NamedTuple):
 
 
 @contextmanager
-def page_server(client: ClientConfig | None, **options: Any) -> Iterator[PageServer]:
+def page_server(
+    client: ClientConfig | None, *, port: int = 0, **options: Any
+) -> Iterator[PageServer]:
     """Serve a page as the verb does, until the block ends."""
     addresses: list[str] = []
     ready, stopped = threading.Event(), asyncio.Event()
@@ -101,7 +103,7 @@ def page_server(client: ClientConfig | None, **options: Any) -> Iterator[PageSer
             real_world(),
             PageOptions(bootstrap=bootstrap, **options),
             client,
-            bind(HOST, 0, exact=True),
+            bind(HOST, port, exact=True),
             stopped,
             note,
         )

@@ -154,8 +154,9 @@ def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Re
             if not (STATIC / name).is_file():
                 raise HttpError(404, "The files of the page are not installed.")
             return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
-        response = RedirectResponse("/", status_code=303)
-        if guard.identity_of_token(token) is not None:
+        known = guard.identity_of_token(token) is not None
+        response = RedirectResponse("/" if known else "/?wrong-token", status_code=303)
+        if known:
             response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
         return response
 
