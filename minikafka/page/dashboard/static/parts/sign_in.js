@@ -56,7 +56,7 @@ export function SignIn({ access, api }) {
     ${access.ways.includes("password") && html`<${PasswordForm} api=${api} />`}
     ${access.ways.includes("token") && html`<form class="fields" method="get" action="./" aria-label="Token">
       <label class="field"><span>token</span><input type="password" name="token" required autocomplete="off" /></label>
-      <div class="field"><span aria-hidden="true"> </span><button type="submit">Use this token</button></div>
+      <button type="submit" class="send">Use this token</button>
     </form>`}
   </section>`;
 }
@@ -81,7 +81,7 @@ function PasswordForm({ api }) {
   return html`<form class="fields" aria-label="User and password" onSubmit=${send}>
     <label class="field"><span>user</span><input name="user" required autocomplete="username" spellcheck=${false} /></label>
     <label class="field"><span>password</span><input name="password" type="password" required autocomplete="current-password" /></label>
-    <div class="field"><span aria-hidden="true"> </span><button type="submit" class="primary" disabled=${busy}>Sign in</button></div>
+    <button type="submit" class="send primary" disabled=${busy}>Sign in</button>
     ${problem && html`<p class="notice bad" role="alert">${problem}</p>`}
   </form>`;
 }
