@@ -76,17 +76,16 @@ async function askWho() {
 async function followCluster() {
   if ((await askWho())?.may_read === false) return;
   const receive = receiver();
+  const tellWho = () => access.value && receive([{ type: "access", at: 0, access: access.value }]);
   const checkWho = async () => {
-    const found = await askWho();
-    if (found) receive([{ type: "access", at: 0, access: found }]);
-    if (found?.may_read === false) close();
+    if ((await askWho())?.may_read === false) close();
+    tellWho();
   };
   addEventListener("minikafka-refused", checkWho);
   let greeted = false;
   const close = openSource({
     onMessages: (messages) => {
-      const hello = greeted ? null : messages.find(({ type }) => type === "hello");
-      if (hello) greeted = true;
+      const hello = messages.find(({ type }) => type === "hello");
       if (hello && !hello.live) {
         close();
         playRecording("api/recording");
@@ -94,9 +93,12 @@ async function followCluster() {
       }
       if (player.value) return;
       receive(messages);
+      if (!hello) return;
+      if (greeted) checkWho(); // it may be another process, with another token
+      else tellWho();
+      greeted = true;
       // A page process without acts shows no buttons.
-      if (hello) checkWho();
-      if (hello) api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
+      api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
     },
     onStatus: (found) => {
       if (!player.value) status.value = found;
