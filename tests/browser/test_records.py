@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -135,9 +136,11 @@ WHOLE = {
 def test_an_address_has_every_part_of_a_query(module_page: Page) -> None:
     script = """async (given) => {
         const m = await import("/static/parts/record_query.js");
-        const words = (params) => Object.fromEntries(Object.entries(params)
-            .filter(([, value]) => value !== null && value !== "").map(([name, value]) => [name, String(value)]));
-        return given.map((params) => [words(m.addressOf(m.queryOf(params))), words(m.requestOf(m.queryOf(params)))]);
+        const isSet = ([, value]) => value !== null && value !== "";
+        const words = (params) => Object.fromEntries(Object.entries(params).filter(isSet)
+            .map(([name, value]) => [name, String(value)]));
+        return given.map((one) => m.queryOf(one)).map((query) =>
+            [words(m.addressOf(query)), words(m.requestOf(query))]);
     }"""
     times = {"topic": "orders", "from": "time:1700000000000"}
     plain = {"topic": "orders"}
@@ -227,16 +230,16 @@ def test_fields_of_a_search_go_into_the_request_and_the_export(
     tab.locator("[name=header]").fill("trace=t-10")
     tab.locator("[name=where]").fill('"order":10,')
     tab.locator("[name=until]").fill("2030-01-02T03:04:05")
-    tab.locator("[name=transactions]").select_option("aborted")
+    tab.locator("[name=transactions]").select_option("all")
     tab.locator("[name=where]").press("Enter")
     expect(shown_records(tab)).to_have_count(1)
     asked = queries(process)[-1]
     assert asked["key"] == "customer-3"
-    assert (asked["uncommitted"], asked["transaction"]) == ("1", "aborted")
+    assert asked["uncommitted"] == "1"
     assert re.fullmatch(r"18\d{11}", asked["until"])
     href = tab.get_by_role("link", name="Export JSON").get_attribute("href")
     assert href is not None
-    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "transaction=aborted"):
+    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "uncommitted=1"):
         assert word in href
     assert "limit" not in href
     tab.get_by_text("What an expression may say").click()
@@ -276,7 +279,8 @@ def test_decodings_are_chosen_by_topic_and_remembered(tab: Page, process: FakePa
 
 @pytest.mark.mission("GLASS-125")
 def test_bytes_are_shown_with_what_they_are(tab: Page, process: FakePageProcess) -> None:
-    key = {"as": "hex", "text": "00 00 2a", "schema": None, "error": None}
+    hint = {"as": "int32", "text": "42"}
+    key = {"as": "hex", "text": "00 00 00 2a", "schema": None, "error": None, "hint": hint}
     wrong = {"as": "schema", "text": None, "schema": None, "error": "there is no schema 9"}
     binary = {"key": "utf8", "value": "base64"}
     rows = [
@@ -289,7 +293,7 @@ def test_bytes_are_shown_with_what_they_are(tab: Page, process: FakePageProcess)
     opened(tab, process, "records?topic=orders&from=earliest")
     first, second = shown_records(tab).nth(0), shown_records(tab).nth(1)
     expect(first.locator(".tag", has_text="hex")).to_be_visible()
-    expect(first).to_contain_text("00 00 2a")
+    expect(first).to_contain_text("00 00 00 2a int32 42?")
     expect(second).to_contain_text("binary ␀␁")
     expect(second.locator(".tag", has_text="not decoded")).to_be_visible()
     for name in ("Record 0:0", "Record 1:1"):
@@ -325,6 +329,37 @@ def test_a_filter_applies_to_a_tail_that_is_shown(tab: Page, process: FakePagePr
     expect(tab.get_by_text("waiting for more")).to_have_count(0)
     expect(shown_records(tab)).to_have_count(12)
     assert "tail" not in tab.url
+
+
+@pytest.mark.mission("GLASS-126")
+@pytest.mark.parametrize("encoding", ["utf8", "base64"])
+def test_a_record_of_a_megabyte_is_written_again(
+    tab: Page, process: FakePageProcess, encoding: str
+) -> None:
+    """A list has its beginning; the form has all of it, as base64 if its key is no text."""
+    value = "x" * 1_000_000
+    whole = record(0, key="AAA=", encoding={"key": encoding, "value": "utf8"}, value=value)
+    records = serve(process, Records(1))
+
+    def read(query: Query, body: Any) -> Any:
+        found = records.read(query, body)
+        cut = {**whole, "value": value[:1000], "truncated": True}
+        return {**found, "records": [whole if "full" in query else cut]}
+
+    process.replies["/api/records"] = read
+    opened(tab, process, "records?topic=orders&from=earliest")
+    tab.get_by_role("button", name="Record 0:0").click()
+    tab.get_by_role("button", name="Edit and replay").click()
+    form = tab.get_by_role("form", name="Produce a record")
+    expect(form).to_contain_text(
+        f"value, {1_000_000 if encoding == 'utf8' else 1_333_336:,} characters"
+    )
+    form.get_by_role("button", name="Produce", exact=True).click()
+    expect(form.get_by_role("status")).to_contain_text("at offset 1")
+    (sent,) = [body for path, body in process.posts if path == "/api/produce"]
+    data = sent["value"].encode()
+    assert (base64.b64decode(data) if encoding == "base64" else data) == value.encode()
+    assert [path for path, _ in process.posts] == ["/api/produce"]  # no command line is so long
 
 
 # ----------------------------------------------------------------------------------- for everybody

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.ports import World
+from minikafka.page.dashboard.access.audit import AuditLog
+from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
@@ -25,6 +30,10 @@ class PageOptions:
     supervisor_fd: int | None = None
     recording: str | None = None  # a file to show instead of a cluster
     record: str | None = None  # a file to write all messages to
+    doors: Doors = NO_DOORS  # who may come in
+    audit_log: str | None = None  # a file to append acts to
+    registry: str | None = None  # the address of a schema registry
+    registry_login: tuple[str, str] | None = None  # name and password, if it wants them
     history: str | None = None  # a file for the rates, lag and sizes of the last day
 
 
@@ -49,6 +58,7 @@ class PageContext:
     broadcast: Broadcast
     tasks: asyncio.TaskGroup
     stop: Callable[[], None]  # ends the server
+    audit: AuditLog
     cluster: ShownCluster | None = None
 
     @property
@@ -83,6 +93,19 @@ class PageContext:
         """Show this topic for a while, whatever its name."""
         if self.cluster is not None:
             self.cluster.follow.watch(topic)
+
+
+IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its Identity
+
+
+def identity_of(request: Request) -> Identity | None:
+    """Return who sends a request. None is somebody who may only read, if that."""
+    found: Identity | None = request.scope.get(IDENTITY)
+    return found
+
+
+def peer_of(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
 
 
 class HttpError(Exception):

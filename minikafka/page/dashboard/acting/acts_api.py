@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from minikafka.page.dashboard.access.roles import needed_for_act
 from minikafka.page.dashboard.acting.act_fields import ActError
-from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
+from minikafka.page.dashboard.acting.acts import ACTS, Command, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
 from minikafka.page.dashboard.acting.supervision import (
     Greeting,
@@ -20,7 +22,8 @@ from minikafka.page.dashboard.acting.supervision import (
     SupervisorLink,
     supervised_acts,
 )
-from minikafka.page.dashboard.context import HttpError, PageContext
+from minikafka.page.dashboard.context import HttpError, PageContext, identity_of, peer_of
+from minikafka.page.dashboard.guards import role_refusal
 
 MAX_BODY: Final = 256 * 1024
 MAX_COMMANDS: Final = 4  # at a time; each is a process
@@ -42,9 +45,10 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
         return None
 
     def greeted(greeting: Greeting) -> None:
-        brokers = () if context.read_only else greeting.brokers
-        verbs = () if context.read_only else greeting.supervised
-        context.broadcast.set_supervised(verbs, brokers)
+        shown = Greeting() if context.read_only else greeting
+        context.broadcast.set_supervised(
+            shown.supervised, shown.brokers, shown.paused, shown.isolated
+        )
 
     def lost() -> None:
         greeted(Greeting())
@@ -55,7 +59,7 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
     return link
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def body(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
     """Return the JSON object of a request. Raises HttpError.
 
     The content type is checked since a form of another site cannot send this one.
@@ -65,8 +69,8 @@ async def body(request: Request) -> dict[str, Any]:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > MAX_BODY:
-            raise HttpError(413, f"The request is larger than {MAX_BODY} bytes.")
+        if len(data) > most_bytes:
+            raise HttpError(413, f"The request is larger than {most_bytes:,} bytes.")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -94,7 +98,11 @@ class ActsApi:
         ]
         if self._link is not None:
             rows += supervised_acts(self._link.greeting)
-        return JSONResponse(rows, headers=_NO_STORE)
+        named = [
+            {**row, "role": needed_for_act(row["name"], {"topic": "any"}, row["changes"]).label}
+            for row in rows
+        ]
+        return JSONResponse(named, headers=_NO_STORE)
 
     async def do(self, request: Request) -> Response:
         """Run an act. With ``preview`` only return its command, or the problem with its fields."""
@@ -111,15 +119,29 @@ class ActsApi:
         if not all(isinstance(flag, bool) for flag in flags):
             raise HttpError(400, "dry_run and preview are true or false.")
         dry_run, preview = flags
+        if not preview:
+            self._check_role(request, name, arguments)
         if name.startswith(SUPERVISED):
-            found = await self._supervised(name.removeprefix(SUPERVISED), arguments, preview)
+            found = await self._supervised(request, name, arguments, preview)
         else:
-            found = await self._command(name, arguments, dry_run, preview)
+            found = await self._command(request, name, arguments, dry_run, preview)
         return JSONResponse(found, headers=_NO_STORE)
 
+    def _check_role(self, request: Request, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raises HttpError, and AuditError."""
+        identity = identity_of(request)
+        changes = name not in ACTS or ACTS[name].changes
+        needed = needed_for_act(name, arguments, changes)
+        if identity is None or identity.role < needed:
+            guard = self._context.guard
+            why = guard.stranger if identity is None else role_refusal(identity, needed)
+            self._context.audit.refused(identity, peer_of(request), name, why)
+            raise HttpError(403, why)
+
     async def _supervised(
-        self, verb: str, arguments: Mapping[str, Any], preview: bool
+        self, request: Request, name: str, arguments: Mapping[str, Any], preview: bool
     ) -> dict[str, Any]:
+        verb = name.removeprefix(SUPERVISED)
         if self._link is None or verb not in self._link.greeting.supervised:
             raise HttpError(404, f"The page cannot {verb} brokers: no supervisor offers it.")
         try:
@@ -131,14 +153,23 @@ class ActsApi:
         shown = {"command": self._link.greeting.command(verb, broker)}
         if preview:
             return shown
+        about = (identity_of(request), peer_of(request), name, shown["command"])
+        self._context.audit.begun(*about)
+        status, errors = 0, ""
         try:
             await self._link.act(verb, broker)
         except SupervisorError as error:
-            return {**shown, "status": 1, "output": "", "errors": str(error)}
-        return {**shown, "status": 0, "output": "", "errors": ""}
+            status, errors = 1, str(error)
+        self._context.audit.ended(*about, status, errors)
+        return {**shown, "status": status, "output": "", "errors": errors}
 
     async def _command(
-        self, name: str, arguments: Mapping[str, Any], dry_run: bool, preview: bool
+        self,
+        request: Request,
+        name: str,
+        arguments: Mapping[str, Any],
+        dry_run: bool,
+        preview: bool,
     ) -> dict[str, Any]:
         context = self._context
         try:
@@ -151,8 +182,25 @@ class ActsApi:
         if preview:
             return shown
         async with self._slots:
-            finished = await run_command(found, ACTS[name].timeout_s)
+            if not ACTS[name].changes or dry_run:
+                finished = await run_command(found, ACTS[name].timeout_s)
+            else:
+                finished = await self._audited(request, name, found)
         return {**shown, **_result(name, finished, dry_run)}
+
+    async def _audited(self, request: Request, name: str, found: Command) -> Finished:
+        """Run a command between two lines of the audit log. A record is not written into it."""
+        logged = replace(found, stdin=None) if name == "produce" else found
+        about = (identity_of(request), peer_of(request), name, shown_command(logged))
+        self._context.audit.begun(*about)
+        try:
+            finished = await run_command(found, ACTS[name].timeout_s)
+        except OSError as error:
+            self._context.audit.ended(*about, None, str(error))
+            raise
+        errors = "" if finished.status == 0 else finished.errors
+        self._context.audit.ended(*about, finished.status, errors)
+        return finished
 
 
 def _result(name: str, finished: Finished, dry_run: bool) -> dict[str, Any]:

@@ -154,6 +154,7 @@ function Header({ state, help }) {
   return html`<header class="top">
     <a class="brand" href="#/cluster"><img src="static/icon.svg" alt="" width="28" height="28" />
       <span>minikafka</span></a>
+    ${hello?.clusters?.length > 1 && html`<${Clusters} hello=${hello} />`}
     ${hello && html`<span class="cluster-id muted" title=${hello.bootstrap}>${hello.cluster_id}</span>`}
     <span class="spread"></span>
     <${Status} state=${state} />
@@ -161,6 +162,17 @@ function Header({ state, help }) {
     <button class="icon-button" onClick=${help} aria-label="Help: keys" title="Keys (?)">
       <span aria-hidden="true">?</span></button>
   </header>`;
+}
+
+/** Chooses one of the clusters that the page shows; each has the page below its name.
+ * @param {{hello: any}} props */
+function Clusters({ hello }) {
+  const open = (/** @type {any} */ event) => {
+    location.assign(`../${encodeURIComponent(event.target.value)}/#/${route.value.path}`);
+  };
+  return html`<select class="clusters" aria-label="Cluster" onChange=${open}>${
+    hello.clusters.map((/** @type {string} */ name) =>
+      html`<option value=${name} selected=${name === hello.name}>${name}</option>`)}</select>`;
 }
 
 /** @param {{state: import("./reducer.js").State}} props */

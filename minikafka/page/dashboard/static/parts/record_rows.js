@@ -74,10 +74,10 @@ function when(at) {
 }
 
 /** @param {{part: ReturnType<typeof shownPart>, most: number}} props */
-function Text({ part: { text, as, error }, most }) {
+function Text({ part: { text, as, error, hint }, most }) {
   if (text === null) return html`<span class="tag quiet">null</span>`;
   if (text === "") return html`<span class="muted">(empty)</span>`;
-  return html`${as && html`<span class="tag">${as}</span> `}${error && html`<span class="tag bad" title=${error}>not decoded</span> `}${oneLine(text, most)}`;
+  return html`${as && html`<span class="tag">${as}</span> `}${error && html`<span class="tag bad" title=${error}>not decoded</span> `}${oneLine(text, most)}${hint && html` <span class="muted">${hint}</span>`}`;
 }
 
 /** @param {{record: import("./record_text.js").KafkaRecord, query: import("./record_query.js").Query, replay: (record: any) => void, reason: string|null}} props */
@@ -104,7 +104,7 @@ function Detail({ record, query, replay, reason }) {
       <thead><tr><th scope="col">header</th><th scope="col">value</th></tr></thead>
       <tbody>${record.headers.map(([name, shown, encoding]) => html`<tr><td><code>${name}</code></td>
         <td>${encoding && html`<span class="tag">${encoding}</span> `}<code>${shown ?? "null"}</code></td></tr>`)}</tbody></table>`}
-    ${record.key !== null && html`<p><span class="muted">key</span> ${key.as && html`<span class="tag">${key.as}</span> `}<code>${key.text}</code></p>`}
+    ${record.key !== null && html`<p><span class="muted">key</span> ${key.as && html`<span class="tag">${key.as}</span> `}<code>${key.text}</code> <span class="muted">${key.hint}</span></p>`}
     <${About} title="key" part=${key} /><${About} title="value" part=${value} />
     <pre tabindex="0" aria-label="Value">${raw && record.encoding?.value === "base64" && html`<span class="tag">base64</span> `}${text ?? "null (a tombstone)"}</pre>
   </div>`;

@@ -24,6 +24,7 @@ import { MOST_ROWS } from "./record_query.js";
  * @property {string|null} text
  * @property {{id: number, subject: string, version: number, type: string}|null} [schema]
  * @property {string|null} [error]
+ * @property {{as: string, text: string}|null} [hint] what bytes of this size may be, too
  *
  * @typedef {[string, string|null, string?]} Header name and value; the third word is "base64" if the value is no text
  */
@@ -34,19 +35,24 @@ const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
  * Return a key or a value as a reader sees it. `as` is a word for what is no plain text, or "".
  * @param {KafkaRecord} record
  * @param {"key"|"value"} part
- * @returns {{text: string|null, as: string, schema: Decoded["schema"], error: string}}
+ * @returns {{text: string|null, as: string, schema: Decoded["schema"], error: string, hint: string}}
  */
 export function shownPart(record, part) {
   const decoded = record[/** @type {"key_decoded"|"value_decoded"} */ (`${part}_decoded`)];
   const raw = record[part];
-  if (raw === null) return { text: null, as: "", schema: null, error: "" };
+  if (raw === null) return { text: null, as: "", schema: null, error: "", hint: "" };
   if (decoded && decoded.text !== null && decoded.text !== undefined) {
     const as = decoded.schema?.type.toLowerCase() ?? (["text", "json"].includes(decoded.as) ? "" : decoded.as);
-    return { text: visible(decoded.text), as, schema: decoded.schema ?? null, error: decoded.error ?? "" };
+    return { text: visible(decoded.text), as, schema: decoded.schema ?? null, error: decoded.error ?? "", hint: hintOf(decoded) };
   }
   const encoding = record.encoding?.[part];
   const binary = encoding === "base64" ? "base64" : visible(raw) === raw ? "" : "binary";
-  return { text: visible(raw), as: binary, schema: null, error: decoded?.error ?? "" };
+  return { text: visible(raw), as: binary, schema: null, error: decoded?.error ?? "", hint: "" };
+}
+
+/** "int64 42?" @param {Decoded} decoded */
+function hintOf({ hint }) {
+  return hint ? `${hint.as} ${hint.text}?` : "";
 }
 
 /** Characters that have no picture get one: the byte 0 is "␀". @param {string} text */
@@ -150,9 +156,14 @@ function binaryHeader([name, value, encoding]) {
   return [name, value === null || encoding === "base64" ? value : toBase64(value), "base64"];
 }
 
+const AT_ONCE = 8192; // a function has only so many arguments
+
 /** @param {string} text */
 function toBase64(text) {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+  const bytes = new TextEncoder().encode(text);
+  let letters = "";
+  for (let i = 0; i < bytes.length; i += AT_ONCE) letters += String.fromCharCode(...bytes.subarray(i, i + AT_ONCE));
+  return btoa(letters);
 }
 
 /** @returns {ReturnType<typeof replayForm>} */

@@ -29,16 +29,17 @@ const STATES = {
   unknown: ["quiet", "unknown"],
 };
 const THERE = ["running", "starting", "stopping", "unknown"];
-/** A broker that is paused or killed is silent, and gone when its session has expired.
- * @type {{verb: string, label: string, look: string, when: string[]}[]} */
+const ALL = Object.keys(STATES);
+/** A broker that is paused, isolated or killed is silent, and gone when its session has expired.
+ * @type {{verb: string, label: string, look: string, when: string[], of?: "paused"|"isolated"|"neither"}[]} */
 const SUPERVISED = [
   { verb: "stop", label: "kill -15", look: "small", when: [...THERE, "silent"] },
   { verb: "kill", label: "kill -9", look: "small danger", when: [...THERE, "silent"] },
   { verb: "pause", label: "pause", look: "small", when: THERE },
   { verb: "isolate", label: "isolate", look: "small", when: THERE },
-  { verb: "start", label: "start", look: "small", when: ["silent", "gone"] },
-  { verb: "resume", label: "resume", look: "small", when: ["silent", "gone"] },
-  { verb: "rejoin", label: "rejoin", look: "small", when: ["silent", "gone"] },
+  { verb: "start", label: "start", look: "small", when: ["silent", "gone"], of: "neither" },
+  { verb: "resume", label: "resume", look: "small", when: ALL, of: "paused" },
+  { verb: "rejoin", label: "rejoin", look: "small", when: ALL, of: "isolated" },
 ];
 
 /** @typedef {import("../parts/partitions.js").BrokerView} BrokerView */
@@ -47,7 +48,7 @@ const SUPERVISED = [
 /** @param {{state: import("../reducer.js").State, api: any, go: any}} props */
 function Cluster({ state, api, go }) {
   const found = brokers(state);
-  if (!state.hello) return html`<${Empty}>No broker has reported yet.<//>`;
+  if (!state.hello || (state.hello.live && !hasReported(state))) return html`<${Empty}>Reading the cluster…<//>`;
   const live = state.hello.live !== false;
   const inside = found.some((broker) => broker.inside);
   return html`<div class="stack">
@@ -62,6 +63,12 @@ function Cluster({ state, api, go }) {
       measures=${["messages_in", "bytes_in", "bytes_out", "requests", "size"]} />`}
     <${Newest} state=${state} />
   </div>`;
+}
+
+/** Whether the protocol or a broker has told anything, or why it tells nothing.
+ * @param {import("../reducer.js").State} state */
+function hasReported(state) {
+  return ["node", "cluster", "broker", "reachable"].some((kind) => all(state, kind).length > 0);
 }
 
 /** @param {{state: import("../reducer.js").State}} props */
@@ -180,8 +187,11 @@ function Throughput({ state, id, there }) {
 function Buttons({ broker, state, api }) {
   const verbs = state.hello?.supervised ?? [];
   if (!state.hello?.live || state.hello.read_only || !verbs.length) return null;
+  const paused = (state.hello.brokers_paused ?? []).includes(broker.id);
+  const isolated = (state.hello.brokers_isolated ?? []).includes(broker.id);
+  const is = { paused, isolated, neither: !paused && !isolated };
   return html`<div class="row broker-acts">${SUPERVISED
-    .filter(({ verb, when }) => verbs.includes(verb) && when.includes(broker.state))
+    .filter(({ verb, when, of }) => verbs.includes(verb) && when.includes(broker.state) && (!of || is[of]))
     .map(({ verb, label, look }) => html`<${ActButton} key=${verb} act=${`broker-${verb}`} label=${label}
       className=${look} args=${{ broker: broker.id }} api=${api} state=${state} />`)}</div>`;
 }

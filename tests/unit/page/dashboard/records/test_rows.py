@@ -10,22 +10,32 @@ import json
 import pytest
 
 from minikafka.core.client.consumer.fetched import ConsumerRecord
-from minikafka.page.dashboard.record_reads import (
-    CSV_COLUMNS,
-    LONGEST_WAIT_MS,
-    MOST_RECORDS,
+from minikafka.page.dashboard.records.decoder import Decoder
+from minikafka.page.dashboard.records.decoding import AUTO
+from minikafka.page.dashboard.records.new_record import parse_new_record
+from minikafka.page.dashboard.records.places import (
     LogBounds,
-    ReadQuery,
-    csv_line,
-    csv_row,
     first_offsets,
     in_order,
-    parse_new_record,
-    parse_query,
-    record_facts,
+    positions,
     share,
+)
+from minikafka.page.dashboard.records.query import (
+    LONGEST_WAIT_MS,
+    MOST_RECORDS,
+    ReadQuery,
+    Wanted,
+    parse_query,
+)
+from minikafka.page.dashboard.records.rows import (
+    CSV_COLUMNS,
+    csv_line,
+    csv_row,
+    record_facts,
     shown,
 )
+
+DECODER = Decoder("t", AUTO, AUTO, None)
 
 
 def record(
@@ -41,7 +51,7 @@ def record(
 @pytest.mark.mission("GLASS-26")
 def test_a_query_is_bounded() -> None:
     least = parse_query({"topic": "t"})
-    assert least == ReadQuery("t", None, "earliest", 0, None, 100)
+    assert least == ReadQuery("t", limit=100)
     words = {
         "topic": "t",
         "partition": "3",
@@ -53,8 +63,16 @@ def test_a_query_is_bounded() -> None:
         "next": "",
     }
     assert parse_query(words) == ReadQuery(
-        *("t", 3, "last", 7, None, MOST_RECORDS, "é".encode(), LONGEST_WAIT_MS, True)
+        "t",
+        partition=3,
+        start="last",
+        number=7,
+        limit=7,
+        wanted=Wanted("é"),
+        wait_ms=LONGEST_WAIT_MS,
+        uncommitted=True,
     )
+    assert parse_query({**words, "from": "earliest"}).limit == MOST_RECORDS
     assert parse_query({"topic": "t", "next": "0:17,1:5"}).positions == {0: 17, 1: 5}
     assert parse_query({"topic": "t", "full": "1", "limit": "9"}).limit == 1
 
@@ -84,7 +102,7 @@ def test_wrong_parameters_are_named(words: dict[str, str], name: str) -> None:
     [
         ({"from": "earliest"}, {0: 5, 1: 0}),
         ({"from": "latest"}, {0: 100, 1: 10}),
-        ({"from": "last:20"}, {0: 80, 1: 0}),
+        ({"from": "last:20"}, {0: 100, 1: 10}),  # on from there, after the newest
         ({"from": "offset:3"}, {0: 5, 1: 3}),
         ({"from": "offset:1000"}, {0: 100, 1: 10}),
         ({"from": "time:9"}, {0: 50, 1: 10}),
@@ -94,15 +112,16 @@ def test_wrong_parameters_are_named(words: dict[str, str], name: str) -> None:
 )
 def test_reading_begins_within_the_log(words: dict[str, str], offsets: dict[int, int]) -> None:
     logs = {0: LogBounds(5, 100, 50), 1: LogBounds(0, 10, None)}
-    assert first_offsets(parse_query({"topic": "t", **words}), logs) == offsets
+    query = parse_query({"topic": "t", **words})
+    assert positions(query, logs, first_offsets(query, logs)) == offsets
 
 
 def test_partitions_take_turns() -> None:
-    assert share(100, {}, [0, 1, 2]) == [0, 1, 2]
-    assert share(100, {0: 33}, [0, 1, 2]) == [1, 2]
-    assert share(100, {0: 33, 1: 33, 2: 33}, [0, 1, 2]) == [0, 1, 2]
-    assert share(2, {0: 1}, [0, 1, 2]) == [1, 2]
-    assert share(2, {0: 9}, []) == []
+    assert share(33, {}, [0, 1, 2]) == [0, 1, 2]
+    assert share(33, {0: 33}, [0, 1, 2]) == [1, 2]
+    assert share(33, {0: 33, 1: 33, 2: 33}, [0, 1, 2]) == [0, 1, 2]
+    assert share(1, {0: 1}, [0, 1, 2]) == [1, 2]
+    assert share(1, {0: 9}, []) == []
 
 
 @pytest.mark.mission("GLASS-26")
@@ -121,7 +140,7 @@ def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
     assert shown(b"abc\xff", 4) == (base64.b64encode(b"abc\xff").decode(), "base64", False)
     assert shown(b"\xffabcd", 4).encoding == "base64"
     facts = record_facts(
-        record(3, b"x" * 10, headers=(("a", b"1"), ("b", b"\xff"), ("c", None))), 4
+        record(3, b"x" * 10, headers=(("a", b"1"), ("b", b"\xff"), ("c", None))), DECODER, 4
     )
     assert facts["value"] == "xxxx"
     assert facts["value_size"] == 10
@@ -132,7 +151,7 @@ def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
 @pytest.mark.mission("GLASS-26")
 def test_a_shown_record_can_be_written_again() -> None:
     before = record(3, None, headers=(("a", b"1"), ("b", b"\xff"), ("c", None)))
-    facts = record_facts(before, 100)
+    facts = record_facts(before, DECODER, 100)
     new = parse_new_record(
         {"topic": "t", **{name: facts[name] for name in ("partition", "key", "value", "headers")}}
     )
@@ -140,18 +159,22 @@ def test_a_shown_record_can_be_written_again() -> None:
 
 
 def test_csv_has_a_row_for_each_record() -> None:
-    nasty = record_facts(record(3, b'a,"b"\nc\r', headers=(("h", b"1"),)), 100)
-    text = csv_line(CSV_COLUMNS) + csv_row(nasty) + csv_row(record_facts(record(4, None), 100))
+    nasty = record(3, b'a,"b"\nc\r', headers=(("h", b"1"),))
+    text = (
+        csv_line(CSV_COLUMNS)
+        + csv_row(nasty, DECODER, 100)
+        + csv_row(record(4, None), DECODER, 100)
+    )
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [(row["offset"], row["value"], row["value_encoding"]) for row in rows] == [
-        ("3", 'a,"b"\nc\r', "utf8"),
+        ("3", 'a,"b"\nc\r', "text"),
         ("4", "", "null"),
     ]
     assert json.loads(rows[0]["headers"]) == [["h", "1"]]
 
 
 def test_a_carriage_return_does_not_break_a_row() -> None:
-    text = csv_row(record_facts(record(3, b"a\rb"), 100))
+    text = csv_row(record(3, b"a\rb"), DECODER, 100)
     ((_, offset, _, _, value, *_),) = csv.reader(io.StringIO(text, newline=""))
     assert (offset, value) == ("3", "a\rb")
 
@@ -169,7 +192,7 @@ def test_a_carriage_return_does_not_break_a_row() -> None:
     ],
 )
 def test_a_spreadsheet_runs_no_record(value: str, cell: str) -> None:
-    text = csv_row(record_facts(record(3, value.encode()), 100))
+    text = csv_row(record(3, value.encode()), DECODER, 100)
     (row,) = csv.reader(io.StringIO(text, newline=""))
     assert row[4] == cell
 

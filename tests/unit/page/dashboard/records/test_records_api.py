@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
 import io
 import json
@@ -14,9 +15,10 @@ from urllib.parse import urlencode
 import pytest
 
 from minikafka.aio import Producer
-from minikafka.page.dashboard import records_api
+from minikafka.page.dashboard.records import reading, records_api
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.page_server import PageServer, page_server
+from tests.support.registry_server import registry_server
 
 pytestmark = pytest.mark.mission("GLASS-27")
 
@@ -77,12 +79,146 @@ def test_reading_begins_at_the_named_place(cluster: InsideCluster, page: PageSer
     def values(**words: Any) -> list[str]:
         return [row["value"] for row in read(page, topic="begins", **words)["records"]]
 
-    assert values(**{"from": "last:3"}) == ["7", "8", "9"]
+    assert values(**{"from": "last:3"}) == ["9", "8", "7"]
     assert values(**{"from": "offset:8"}) == ["8", "9"]
     assert values(**{"from": "latest"}) == []
     assert values(**{"from": f"time:{whole[5]['timestamp']}"})[-5:] == ["5", "6", "7", "8", "9"]
     assert values(contains="4") == ["4"]
     assert values(partition=0, limit=2) == ["0", "1"]
+
+
+@pytest.mark.mission("GLASS-110")
+def test_a_search_without_a_match_yet_says_how_far_it_is(
+    cluster: InsideCluster, page: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("searched", partitions=2)
+    for partition in (0, 1):
+        write(page, topic="searched", partition=partition, value="hay", count=1_000)
+    write(page, topic="searched", partition=1, key="k", value="A Needle", headers=[["h", "x"]])
+    monkeypatch.setattr(reading, "MOST_LOOKED_AT", 400)
+    words = {"topic": "searched", "contains": "needle", "limit": 1}
+    found = read(page, **words)
+    steps = [found]
+    while found["more"]:
+        assert not found["records"] or found["records"][0]["offset"] == 1_000
+        found = read(page, **words, next=next_words(found))
+        steps.append(found)
+    done = [step["progress"]["done"] for step in steps]
+    assert steps[0]["records"] == []
+    assert len(steps) >= 3
+    assert done == sorted(done)
+    assert steps[-1]["progress"] == {"done": 2_001, "of": 2_001}
+    rows = [row for step in steps for row in step["records"]]
+    assert [(row["partition"], row["value"]) for row in rows] == [(1, "A Needle")]
+    monkeypatch.undo()
+    for more in ({"case": 1}, {"contains": "needles"}, {"header": "h=y"}, {"key": "other"}):
+        assert read(page, **{**words, **more})["records"] == []
+    for one in ({"key": "K"}, {"header": "h"}, {"header": "h=X"}, {"where": "size > 5"}):
+        assert len(read(page, **{**words, **one})["records"]) == 1
+    newest = {"topic": "searched", "from": "last:5", "contains": "needle"}
+    last = read(page, **newest)
+    values = [row["value"] for row in last["records"]]
+    while last["more"]:
+        before = ",".join(f"{partition}:{offset}" for partition, offset in last["older"].items())
+        last = read(page, **newest, before=before)
+        values += [row["value"] for row in last["records"]]
+    assert values == ["A Needle"]
+    assert last["progress"] == {"done": 2_001, "of": 2_001}
+
+
+@pytest.mark.mission("GLASS-111")
+def test_the_last_records_are_the_newest_of_all_partitions(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("rounds", partitions=20)
+    for number in range(10):
+        for partition in range(20):
+            write(page, topic="rounds", partition=partition, value=f"{number}")
+    found = read(page, topic="rounds", **{"from": "last:30"})
+    assert found["order"] == "newest"
+    rows, older = found["records"], found["older"]
+    assert [row["value"] for row in rows] == ["9"] * 20 + ["8"] * 10
+    times = [row["timestamp"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert found["next"] == {str(number): 10 for number in range(20)}
+    assert found["progress"] == {"done": 30, "of": 200}
+    while older is not None:
+        before = ",".join(f"{partition}:{offset}" for partition, offset in older.items())
+        found = read(page, topic="rounds", before=before, **{"from": "last:70"})
+        rows, older = rows + found["records"], found["older"]
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [
+        (partition, offset) for partition in range(20) for offset in range(10)
+    ]
+    assert [row["value"] for row in rows] == [str(9 - number // 20) for number in range(200)]
+
+
+@pytest.mark.mission("GLASS-112")
+def test_a_record_may_be_as_large_as_its_topic_allows(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("large", partitions=1, settings={"max.message.bytes": "4000000"})
+    written = write(page, topic="large", value="x" * 3_500_000)
+    assert written == {"partition": 0, "offset": 0, "count": 1}
+    (full,) = read(page, topic="large", full=1)["records"]
+    assert full["value"] == "x" * 3_500_000
+    token = {"Content_Type": "application/json", "X_Minikafka_Token": page.token}
+    reply = page.post("/api/produce", {"topic": "large", "value": "x" * 4_100_000}, **token)
+    assert reply.status == 502
+    assert "MESSAGE_TOO_LARGE" in reply.json["error"]
+
+
+@pytest.mark.mission("GLASS-113")
+def test_a_csv_has_no_control_characters(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("binary", partitions=1)
+    key, value = "AAAAAAAAACo=", "AAECAwQFBgc="  # 42 as int64, the bytes 0 to 7
+    body = {"key": key, "value": value, "headers": [["h", "AAE="]], "encoding": "base64"}
+    write(page, topic="binary", partition=0, **body)
+    (row,) = read(page, topic="binary")["records"]
+    assert (row["key"], row["value_decoded"]["as"]) == ("\0" * 7 + "*", "hex")
+    assert row["key_decoded"]["text"] == "00 00 00 00 00 00 00 2a  |.......*|"
+    assert row["key_decoded"]["hint"] == {"as": "int64", "text": "42"}
+    text = page.get("/api/export?topic=binary&format=csv&key_as=int64").body.decode()
+    assert all(character.isprintable() for character in text.replace("\n", ""))
+    (cells,) = csv.DictReader(io.StringIO(text, newline=""))
+    assert (cells["key"], cells["key_encoding"]) == ("42", "int64")
+    assert (cells["value"], cells["value_encoding"]) == ("0001020304050607", "hex")
+    assert json.loads(cells["headers"]) == [["h", "0001", "hex"]]
+
+
+@pytest.mark.mission("GLASS-116")
+def test_records_are_decoded_and_searched_by_the_schemas_of_a_registry(
+    cluster: InsideCluster,
+) -> None:
+    login = ("reader", "secret")
+    cluster.create_topic("framed", partitions=1)
+    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    with (
+        registry_server(cluster.bootstrap, users=dict([login])) as registry,
+        page_server(cluster.client()[1], registry=registry.url, registry_login=login) as page,
+    ):
+        basic = base64.b64encode(":".join(login).encode()).decode()
+        path, headers = "/subjects/framed-value/versions", {"Authorization": f"Basic {basic}"}
+        status, found = registry.send("POST", path, {"schema": schema}, **headers)
+        assert status == 200
+        for number in range(3):
+            body = b"\0" + found["id"].to_bytes(4, "big") + bytes([2 * number])
+            value = base64.b64encode(body).decode()
+            write(page, topic="framed", key=None, value=value, encoding="base64")
+        (row,) = read(page, topic="framed", where="$.id = 2")["records"]
+        assert row["value_decoded"] == {
+            "as": "schema",
+            "text": '{"id":2}',
+            "schema": {"id": found["id"], "subject": "framed-value", "version": 1, "type": "AVRO"},
+            "error": None,
+            "hint": None,
+            "truncated": False,
+        }
+        assert page.get("/api/decodings").json["registry"] == registry.url
+        text = page.get("/api/export?topic=framed&format=csv&where=$.id>0").body.decode()
+        assert [row["value"] for row in csv.DictReader(io.StringIO(text))] == [
+            '{"id":1}',
+            '{"id":2}',
+        ]
 
 
 def test_a_record_is_written_as_it_was_read(cluster: InsideCluster, page: PageServer) -> None:
@@ -169,7 +305,7 @@ def test_an_export_has_all_records(cluster: InsideCluster, page: PageServer, kin
     assert {row["value"] for row in rows} == {"a\nb"}
     places = sorted((int(row["partition"]), int(row["offset"])) for row in rows)
     assert places == [(number, offset) for number in (0, 1) for offset in range(700)]
-    few = page.get(f"/api/export?topic={topic}&limit=5&from=last:3").body.decode()
+    few = page.get(f"/api/export?topic={topic}&limit=5&from=last:9").body.decode()
     assert len(few.splitlines()) == 5
 
 
@@ -194,6 +330,8 @@ def test_wrong_requests_are_refused_and_create_no_topic(
         ("records?topic=missing", 404),
         ("records?topic=there&partition=7", 404),
         ("records?topic=there&from=nowhere", 400),
+        ("records?topic=there&where=$.a+=", 400),
+        ("records?topic=there&key_as=morse", 400),
         ("export?topic=missing", 404),
         ("export?topic=there&format=xml", 400),
     ):
