@@ -6,9 +6,8 @@ A response has a part of a list, in the order of names, and never all of it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -47,6 +46,8 @@ UNKNOWN_TOPIC: Final = TopicNow()
 UNKNOWN_GROUP: Final = GroupNow()
 
 V = TypeVar("V")
+# The value of a row, by its name and what is known of it.
+Column: TypeAlias = Callable[[str, V], Any]
 
 
 class ListQuery(NamedTuple):
@@ -72,7 +73,14 @@ def topic_list(
     def row(name: str, topic: TopicView) -> Facts:
         return {**topic_row(name, topic), **now.get(name, UNKNOWN_TOPIC)._asdict()}
 
-    return _part("topics", topics, query, row, is_sick_topic)
+    columns: dict[str, Column[TopicView]] = {
+        "partitions": lambda name, topic: len(topic.partitions),
+        "replication_factor": lambda name, topic: _replication_factor(topic),
+        "health": lambda name, topic: _sick_partitions(topic),
+        "records_per_s": lambda name, topic: now.get(name, UNKNOWN_TOPIC).records_per_s,
+        "size_bytes": lambda name, topic: now.get(name, UNKNOWN_TOPIC).size_bytes,
+    }
+    return _part("topics", topics, query, row, _is_sick_topic, columns)
 
 
 def group_list(
@@ -86,23 +94,42 @@ def group_list(
     def row(name: str, group: tuple[int, GroupListing]) -> Facts:
         return {**group_row(name, group), **now.get(name, UNKNOWN_GROUP)._asdict()}
 
-    return _part("groups", groups, query, row, lambda name, group: group[1].state in SICK_GROUPS)
+    columns: dict[str, Column[tuple[int, GroupListing]]] = {
+        "state": lambda name, group: group[1].state,
+        "type": lambda name, group: group[1].group_type,
+        "protocol_type": lambda name, group: group[1].protocol_type,
+        "coordinator": lambda name, group: group[0],
+        "lag": lambda name, group: now.get(name, UNKNOWN_GROUP).lag,
+        "lag_ms": lambda name, group: now.get(name, UNKNOWN_GROUP).lag_ms,
+    }
+    is_sick = SICK_GROUPS.__contains__
+    return _part("groups", groups, query, row, lambda group: is_sick(group[1].state), columns)
 
 
 def topic_row(name: str, topic: TopicView) -> Facts:
-    partitions = topic.partitions.values()
+    offline, under_replicated = _sick_partitions(topic)
     return {
         "name": name,
         "internal": topic.is_internal,
         "partitions": len(topic.partitions),
-        "replication_factor": max((len(each.replicas) for each in partitions), default=0),
-        "under_replicated": sum(map(is_under_replicated, partitions)),
-        "offline": sum(map(is_offline, partitions)),
+        "replication_factor": _replication_factor(topic),
+        "under_replicated": under_replicated,
+        "offline": offline,
     }
 
 
-def is_sick_topic(name: str, topic: TopicView) -> bool:
+def _replication_factor(topic: TopicView) -> int:
+    return max((len(each.replicas) for each in topic.partitions.values()), default=0)
+
+
+def _is_sick_topic(topic: TopicView) -> bool:
     return any(is_offline(each) or is_under_replicated(each) for each in topic.partitions.values())
+
+
+def _sick_partitions(topic: TopicView) -> tuple[int, int]:
+    """Return how many partitions are offline, and how many are under-replicated."""
+    partitions = topic.partitions.values()
+    return sum(map(is_offline, partitions)), sum(map(is_under_replicated, partitions))
 
 
 def group_row(name: str, group: tuple[int, GroupListing]) -> Facts:
@@ -116,36 +143,25 @@ def group_row(name: str, group: tuple[int, GroupListing]) -> Facts:
     }
 
 
-# Columns by which a list is sorted, beside the name. "health": how many partitions are offline,
-# then how many are under-replicated.
-SORTS: Final[Mapping[str, Callable[[Facts], Any]]] = MappingProxyType(
-    {
-        "health": lambda row: (row["offline"], row["under_replicated"]),
-        **{
-            column: itemgetter(column)
-            for column in (
-                "partitions", "replication_factor", "records_per_s", "size_bytes",
-                "state", "type", "protocol_type", "coordinator", "lag", "lag_ms",
-            )
-        },
-    }
-)  # fmt: skip
-
-
 def _part(
     name: str,
     rows: Mapping[str, V],
     query: ListQuery,
     row: Callable[[str, V], Facts],
-    is_sick: Callable[[str, V], bool],
+    is_sick: Callable[[V], bool],
+    columns: Mapping[str, Column[V]],
 ) -> dict[str, Any]:
-    """Build facts for the rows of one part only, unless a column decides which ones these are."""
+    """Build facts for the rows of one part only. ``columns`` are those by which the list is sorted,
+    beside the name. Raises HttpError."""
     wanted = query.search.lower()
     matching = sorted(key for key in rows if wanted in key.lower())
     if query.sick:
-        matching = [key for key in matching if is_sick(key, rows[key])]
+        matching = [key for key in matching if is_sick(rows[key])]
     if query.sort and query.sort != "name":
-        matching = _sorted_by(query, {key: row(key, rows[key]) for key in matching})
+        if query.sort not in columns:
+            text = f"This list cannot be sorted by {query.sort[:50]}."
+            raise HttpError(BAD_REQUEST, text)
+        matching = _sorted_by(columns[query.sort], query.descending, matching, rows)
     elif query.descending:
         matching.reverse()
     first = query.skip + (bisect_right(matching, query.after) if query.after else 0)
@@ -158,18 +174,14 @@ def _part(
     }
 
 
-def _sorted_by(query: ListQuery, rows: Mapping[str, Facts]) -> list[str]:
-    """``rows`` are in the order of their names. Raises HttpError."""
-    column = SORTS.get(query.sort)
-    try:
-        values = {} if column is None else {key: column(row) for key, row in rows.items()}
-    except KeyError:
-        column = None
-    if column is None:
-        raise HttpError(BAD_REQUEST, f"This list cannot be sorted by {query.sort[:50]}.")
-    known = [key for key, value in values.items() if value is not None]
-    known.sort(key=values.__getitem__, reverse=query.descending)
-    return known + [key for key, value in values.items() if value is None]
+def _sorted_by(
+    column: Column[V], descending: bool, names: Sequence[str], rows: Mapping[str, V]
+) -> list[str]:
+    """Rows that are alike stay in the order of ``names``; those without a value come last."""
+    values = {name: column(name, rows[name]) for name in names}
+    known = [name for name, value in values.items() if value is not None]
+    known.sort(key=values.__getitem__, reverse=descending)
+    return known + [name for name, value in values.items() if value is None]
 
 
 CONFIGS_WITHIN_MS: Final = 5_000

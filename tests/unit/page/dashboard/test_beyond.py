@@ -18,8 +18,8 @@ REPLICAS = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)
 @st.composite
 def partition_views(draw: st.DrawFn) -> PartitionView:
     replicas = tuple(draw(REPLICAS))
-    isr = tuple(id for id in replicas if draw(st.booleans()))
-    leader = isr[0] if isr and draw(st.booleans()) else -1
+    isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
+    leader = draw(st.sampled_from([-1, *isr[:1]]))
     return PartitionView(0, leader, 3, replicas, isr)
 
 

@@ -126,7 +126,9 @@ def test_a_group_has_exact_offsets(page: PageServer) -> None:
     listed = page.get("/api/groups").json["groups"]
     assert [(row["group"], row["coordinator"]) for row in listed] == [("billing", 1)]
     group = page.get("/api/groups/billing").json
-    assert group["offsets"] == [
+    timed = ("lag_ms", "lag_exact")  # unless nobody has read the page yet
+    offsets = [{k: v for k, v in row.items() if k not in timed} for row in group["offsets"]]
+    assert offsets == [
         {
             "topic": TP.topic,
             "partition": TP.partition,

@@ -122,6 +122,32 @@ def test_a_topic_has_its_sizes_groups_and_acls(page: PageServer) -> None:
     assert page.get("/api/topic-use/absent").status == 404
 
 
+@pytest.mark.mission("GLASS-146")
+def test_a_topic_is_emptied(cluster: InsideCluster, page: PageServer) -> None:
+    cluster.create_topic("emptied", 3)
+
+    async def fill() -> None:
+        async with Producer(*cluster.client()) as producer:
+            for number in range(6):
+                await producer.send_and_wait("emptied", b"value", partition=number % 3)
+
+    cluster.call(fill())
+    done = page.post(
+        "/api/do/topics-empty",
+        {"arguments": {"topic": "emptied", "partitions": 3}},
+        X_Minikafka_Token=page.token,
+        Content_Type="application/json",
+    ).json
+    assert done["status"] == 0
+    assert "minikafka delete-records" in done["command"]
+
+    def starts() -> Any:
+        rows = page.get("/api/topics/emptied").json["partitions"]
+        return [(row["log_start_offset"], row["high_watermark"]) for row in rows]
+
+    until(starts, lambda found: found == [(2, 2)] * 3)
+
+
 @pytest.mark.mission("GLASS-145")
 def test_sick_topics_only(cluster: InsideCluster, page: PageServer) -> None:
     assert page.get("/api/topics?sick=1").json["topics"] == []

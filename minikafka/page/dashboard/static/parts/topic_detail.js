@@ -136,7 +136,7 @@ function Partitions({ name, partitions, sizes, state, shared }) {
       html`<a href=${hashOf("lanes", { name: `${name}-${row.partition}` })}>${row.partition}</a>` },
     { key: "leader", title: "leader", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.leader} />` },
     { key: "leader_epoch", title: "epoch", align: right },
-    { key: "replicas", title: "replicas (hollow: not in sync)", value: (/** @type {any} */ row) => row.replicas.join(","),
+    { key: "replicas", title: "replicas", value: (/** @type {any} */ row) => row.replicas.join(","),
       render: (/** @type {any} */ row) => html`<${Replicas} row=${row} reassignment=${one(state, null, "reassignment", `${name}-${row.partition}`)} />` },
     { key: "log_start_offset", title: "log start", align: right },
     { key: "last_stable_offset", title: "last stable", align: right },
@@ -153,7 +153,7 @@ function Partitions({ name, partitions, sizes, state, shared }) {
         ...${shared} fixed=${["topic", "partition"]} /></span>` }] : []),
   ];
   return html`<section class="card" aria-label="Partitions">
-    <h3>${count(partitions.length, "partition")}</h3>
+    <h3>${count(partitions.length, "partition")} <span class="muted">a hollow mark: a replica that is not in sync</span></h3>
     <${Table} caption=${`Partitions of ${name}`} columns=${columns} rows=${partitions} rowKey=${(/** @type {any} */ row) => row.partition} />
   </section>`;
 }
