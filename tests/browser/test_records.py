@@ -189,7 +189,7 @@ def test_a_record_has_an_address(tab: Page, process: FakePageProcess) -> None:
 
 
 @pytest.mark.mission("GLASS-122")
-@pytest.mark.parametrize("view", ["topics", "events"])
+@pytest.mark.parametrize("view", ["topics", "events", "topics/orders"])
 def test_a_search_of_a_list_is_in_its_address(
     tab: Page, process: FakePageProcess, view: str
 ) -> None:
