@@ -1,7 +1,7 @@
 """Avro's binary form as JSON, of a schema that has been parsed. Pure.
 
-fastavro is faster and reads anything. This reader is for bytes of strangers: a few bytes can announce
-any number of values without a size, which it bounds by ``MOST_VALUES``.
+fastavro is faster. This reader is for the bytes of strangers: a few of them can announce any number
+of values that take no bytes, which it bounds by ``MOST_VALUES``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, TypeAlias, TypeVar
 
+from minikafka.kernel.short_float import short_float
 from minikafka.registry.avro import AvroType
 
 Json: TypeAlias = Any
@@ -50,7 +51,7 @@ class _Reader:
             case "int" | "long":
                 return self._long()
             case "float":
-                return float(f"{_FLOAT.unpack(self._take(4))[0]:.9g}")
+                return short_float(_FLOAT.unpack(self._take(4))[0])
             case "double":
                 return _DOUBLE.unpack(self._take(8))[0]
             case "bytes":

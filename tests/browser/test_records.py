@@ -230,16 +230,16 @@ def test_fields_of_a_search_go_into_the_request_and_the_export(
     tab.locator("[name=header]").fill("trace=t-10")
     tab.locator("[name=where]").fill('"order":10,')
     tab.locator("[name=until]").fill("2030-01-02T03:04:05")
-    tab.locator("[name=transactions]").select_option("all")
+    tab.locator("[name=transactions]").select_option("aborted")
     tab.locator("[name=where]").press("Enter")
     expect(shown_records(tab)).to_have_count(1)
     asked = queries(process)[-1]
     assert asked["key"] == "customer-3"
-    assert asked["uncommitted"] == "1"
+    assert (asked["uncommitted"], asked["transaction"]) == ("1", "aborted")
     assert re.fullmatch(r"18\d{11}", asked["until"])
     href = tab.get_by_role("link", name="Export JSON").get_attribute("href")
     assert href is not None
-    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "uncommitted=1"):
+    for word in ("key=customer-3", "header=trace%3Dt-10", "where=", "transaction=aborted"):
         assert word in href
     assert "limit" not in href
     tab.get_by_text("What an expression may say").click()

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -54,7 +55,8 @@ class PageProcess:
     """`minikafka ui` as a child with a supervisor link.
 
     ``log`` gets what it complains of; None: standard error of this process. ``on_end`` is called if
-    the page ends by itself after it has served.
+    the page ends by itself after it has served. ``registry`` is the address of a schema registry,
+    and ``registry_users`` the file of those who may use it.
     """
 
     def __init__(
@@ -64,8 +66,14 @@ class PageProcess:
         command_config: str | None = None,
         log: Path | None = None,
         on_end: Callable[[], None] = lambda: None,
+        registry: str | None = None,
+        registry_users: Path | None = None,
     ) -> None:
         self._arguments = ["--bootstrap-server", bootstrap]
+        if registry is not None:
+            self._arguments += ["--registry", registry]
+        if registry_users is not None:
+            self._arguments += ["--registry-users", str(registry_users)]
         if command_config is not None:
             self._arguments += ["--command-config", command_config]
         if port is not None:
@@ -238,10 +246,14 @@ class InsideBrokers:
 
 
 @contextmanager
-def page_beside(cluster: InsideCluster, port: int | None) -> Iterator[str]:
-    """Run the page beside a cluster in this process; yield what the ready line says of it."""
+def page_beside(
+    cluster: InsideCluster, port: int | None, registry: str | None = None
+) -> Iterator[str]:
+    """Run the page beside a cluster in this process; yield what the ready line says of it.
+    ``registry`` is the address of a schema registry."""
     thread = LoopThread("page")
-    page = PageProcess(cluster.bootstrap, port, on_end=lambda: complain("the page has ended"))
+    ended = partial(complain, "the page has ended")
+    page = PageProcess(cluster.bootstrap, port, on_end=ended, registry=registry)
     thread.start()
     try:
         address: str | None = None

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from minikafka.kernel.short_float import short_float
 from minikafka.page.dashboard.records.expression import ABSENT, Json
 from minikafka.page.dashboard.records.packed import cbor, message_pack
 
@@ -127,7 +128,7 @@ def plain_value(data: bytes, how: str) -> Json:
         if len(data) != layout.size:
             raise ValueError(f"{how} needs {layout.size} bytes, not {len(data):,}")
         (number,) = layout.unpack(data)
-        return float(f"{number:.9g}") if how.startswith("float") else number
+        return short_float(number) if how.startswith("float") else number
     return _PLAIN[how](data)
 
 

@@ -61,9 +61,8 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Twin]:
             return f"{path} exists", lambda value: found(value) is not ABSENT
         literal = draw(SCALARS)
         operator = draw(st.sampled_from(["=", "==", "!=", "<", ">=", "contains"]))
-        return f"{path} {operator} {json.dumps(literal)}", lambda value: twin(
-            found(value), operator, literal
-        )
+        text = f"{path} {operator} {json.dumps(literal)}"
+        return text, lambda value: twin(found(value), operator, literal)
     if kind == "not":
         text, meaning = draw(expressions(depth - 1))
         return f"not ({text})", lambda value: not meaning(value)
@@ -116,9 +115,13 @@ def test_an_expression_means_what_its_twin_means(expression: tuple[str, Twin], v
 @example("'\\")
 def test_any_text_is_an_expression_or_an_error_that_says_where(text: str) -> None:
     try:
-        parse_expression(text)
+        found = parse_expression(text)
     except ExpressionError as error:
-        assert "character" in str(error)
+        where = str(error)
+        if "character" not in where:
+            raise AssertionError(where) from None
+    else:
+        assert found.holds(lambda name: {}) in (True, False)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The newest records of all partitions: windows that grow downwards, against a sort of everything."""
+"""The newest records of all partitions by windows that grow downwards, against a sort of all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stored(NamedTuple):
 def logs(draw: st.DrawFn) -> dict[int, list[Stored]]:
     """Partitions with gaps in their offsets, and with times that may go backwards."""
     steps = st.tuples(st.integers(1, 12), st.integers(-3, 6), st.booleans())
-    found = {}
+    found: dict[int, list[Stored]] = {}
     for partition in range(draw(st.integers(1, 4))):
         offset, time = draw(st.integers(0, 5)), 10
         found[partition] = rows = []

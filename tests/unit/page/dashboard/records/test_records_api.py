@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ from minikafka.aio import Producer
 from minikafka.page.dashboard.records import reading, records_api
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.page_server import PageServer, page_server
+from tests.support.registry_server import registry_server
 
 pytestmark = pytest.mark.mission("GLASS-27")
 
@@ -82,6 +84,10 @@ def test_reading_begins_at_the_named_place(cluster: InsideCluster, page: PageSer
     assert values(**{"from": "latest"}) == []
     assert values(**{"from": f"time:{whole[5]['timestamp']}"})[-5:] == ["5", "6", "7", "8", "9"]
     assert values(contains="4") == ["4"]
+    at = whole[5]["timestamp"]
+    early = values(until=at)
+    assert early + values(**{"from": f"time:{at}"}) == [row["value"] for row in whole]
+    assert values(**{"from": "last:100"}, until=at) == early[::-1]
     assert values(partition=0, limit=2) == ["0", "1"]
 
 
@@ -183,6 +189,42 @@ def test_a_csv_has_no_control_characters(cluster: InsideCluster, page: PageServe
     assert json.loads(cells["headers"]) == [["h", "0001", "hex"]]
 
 
+@pytest.mark.mission("GLASS-116")
+def test_records_are_decoded_and_searched_by_the_schemas_of_a_registry(
+    cluster: InsideCluster,
+) -> None:
+    login = ("reader", "secret")
+    cluster.create_topic("framed", partitions=1)
+    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    with (
+        registry_server(cluster.bootstrap, users=dict([login])) as registry,
+        page_server(cluster.client()[1], registry=registry.url, registry_login=login) as page,
+    ):
+        basic = base64.b64encode(":".join(login).encode()).decode()
+        path, headers = "/subjects/framed-value/versions", {"Authorization": f"Basic {basic}"}
+        status, found = registry.send("POST", path, {"schema": schema}, **headers)
+        assert status == 200
+        for number in range(3):
+            body = b"\0" + found["id"].to_bytes(4, "big") + bytes([2 * number])
+            value = base64.b64encode(body).decode()
+            write(page, topic="framed", key=None, value=value, encoding="base64")
+        (row,) = read(page, topic="framed", where="$.id = 2")["records"]
+        assert row["value_decoded"] == {
+            "as": "schema",
+            "text": '{"id":2}',
+            "schema": {"id": found["id"], "subject": "framed-value", "version": 1, "type": "AVRO"},
+            "error": None,
+            "hint": None,
+            "truncated": False,
+        }
+        assert page.get("/api/decodings").json["registry"] == registry.url
+        text = page.get("/api/export?topic=framed&format=csv&where=$.id>0").body.decode()
+        assert [row["value"] for row in csv.DictReader(io.StringIO(text))] == [
+            '{"id":1}',
+            '{"id":2}',
+        ]
+
+
 def test_a_record_is_written_as_it_was_read(cluster: InsideCluster, page: PageServer) -> None:
     cluster.create_topic("written", partitions=2)
     written = write(
@@ -248,6 +290,42 @@ def test_aborted_and_open_transactions_are_shown_on_request(
 
     assert values() == ["committed"]
     assert values(uncommitted=1) == ["committed", "aborted"]
+
+
+@pytest.mark.mission("GLASS-119")
+def test_records_are_found_by_the_state_of_their_transaction(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("states", partitions=2)
+
+    async def write_some() -> None:
+        async with Producer(cluster.bootstrap, transactional_id="states") as producer:
+            await producer.init_transactions()
+            for number in range(12):
+                producer.begin_transaction()
+                for partition in (0, 1):
+                    value = f"{number}".encode()
+                    await producer.send_and_wait("states", value, partition=partition)
+                if number == 11:
+                    found.extend(values(state) for state in ("committed", "aborted", "open"))
+                if number % 3 == 1:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+
+    def values(state: str, **words: Any) -> list[int]:
+        rows = read(page, topic="states", transaction=state, uncommitted=1, **words)["records"]
+        return sorted({int(row["value"]) for row in rows})
+
+    found: list[list[int]] = []
+    asyncio.run(write_some())
+    assert found == [[0, 2, 3, 5, 6, 8, 9], [1, 4, 7, 10], [11]]
+    assert values("open") == []
+    assert values("aborted", partition=1, limit=2) == [1, 4]
+    last = read(page, topic="states", transaction="aborted", uncommitted=1, **{"from": "last:3"})
+    assert sorted(row["value"] for row in last["records"]) == ["10", "10", "7"]
+    wrong = page.get("/api/records?topic=states&transaction=aborted")
+    assert (wrong.status, wrong.json["error"]) == (400, "transaction=aborted needs uncommitted=1.")
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])
