@@ -56,7 +56,8 @@ export function queryOf(params, remembered = () => ({ key_as: "auto", value_as: 
   else if (number && (start === "last" || start === "offset")) query[start] = number;
   query.until = params.until ? localTime(Number(params.until)) : "";
   query.matchCase = params.case === "1";
-  query.transactions = params.transaction ?? (params.uncommitted ? "all" : "");
+  query.transactions = params.uncommitted ? params.transaction ?? "all" : "";
+  if (query.transactions === "committed") query.transactions = "";
   return { ...query, ...remembered(query.topic), ...given(params) };
 }
 
