@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from minikafka.page.dashboard.records.decoding import AUTO, DECODINGS
-from minikafka.page.dashboard.records.expression import Condition, parse_expression
+from minikafka.page.dashboard.records.expression import SearchCondition, parse_expression
 
 MOST_RECORDS: Final = 1_000  # of one response
 DEFAULT_RECORDS: Final = 100
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     match_case: bool = False
     key: str | None = None
     header: tuple[str, str | None] | None = None  # its name, and its value if that counts
-    where: Condition | None = None
+    where: SearchCondition | None = None
 
 
 class ReadQuery(NamedTuple):

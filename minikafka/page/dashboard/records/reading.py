@@ -23,7 +23,7 @@ from minikafka.page.dashboard.records.matching import Matching
 from minikafka.page.dashboard.records.newest import Newest
 from minikafka.page.dashboard.records.places import (
     LogBounds,
-    Progress,
+    SearchProgress,
     first_offsets,
     positions,
     progress,
@@ -278,7 +278,7 @@ class ForwardReading:
         return bool(self._open())
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         return progress(self._first, self._ranges.next, self._logs)
 
     def facts(self) -> dict[str, Any]:
@@ -369,9 +369,9 @@ class NewestReading:
         return any(at > self._logs[number].begin for number, at in self._before.items())
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         logs = self._logs
-        return Progress(
+        return SearchProgress(
             sum(logs[number].end - at for number, at in self._before.items()),
             sum(log.end - log.begin for log in logs.values()),
         )
@@ -426,12 +426,14 @@ class NewestReading:
     ) -> None:
         turns = Turns(self._clock)
         await self._choice.prepare(records)
-        most = 2 * self._query.most_bytes
+        most = self._query.most_bytes
         for record in records:
             shown: T | None = None
             if record.timestamp >= newest.threshold and await self._choice.has(record):
                 shown = await turns.call(record, row)
-            size = 0 if shown is None else 3 * min(size_of(record), most)
+            size = 0
+            if shown is not None:  # as it is, and decoded
+                size = 2 * sum(min(len(part or b""), most) for part in (record.key, record.value))
             newest.add(record.partition, record.offset, record.timestamp, shown, size)
 
 

@@ -49,7 +49,7 @@ from minikafka.page.dashboard.records.rows import (
     record_facts,
 )
 from minikafka.page.dashboard.records.schemas import RegistrySchemas
-from minikafka.page.dashboard.registry_access import RegistryAccess
+from minikafka.page.dashboard.registry_access import PageRegistry
 
 MOST_BODY: Final = 20 * 1024 * 1024  # of a record to write, which may be in base64
 MOST_READERS: Final = 16  # requests that read at a time; each has connections to brokers
@@ -90,7 +90,7 @@ class RecordsApi:
         self._schemas: Schemas | None = None
         world, options = context.world, context.options
         if options.registry is not None:
-            access = RegistryAccess(world.network, options.registry, options.registry_login)
+            access = PageRegistry(world.network, options.registry, options.registry_login)
             self._schemas = RegistrySchemas(access.get, world.clock.monotonic_ms)
         # A consumer's or a producer's request for metadata must not create a misspelled topic.
         self._config: ClientConfig = replace(

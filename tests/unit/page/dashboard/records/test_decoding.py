@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.network.http_client import HttpStatusError
 from minikafka.page.dashboard.records.decoder import Decoder, schema_id
-from minikafka.page.dashboard.records.decoding import DECODINGS, Decoded, decode_auto, hex_dump
+from minikafka.page.dashboard.records.decoding import DECODINGS, DecodedPart, decode_auto, hex_dump
 from minikafka.page.dashboard.records.packed import cbor, message_pack
 from minikafka.page.dashboard.records.schemas import UNKNOWN_FOR_MS, RegistrySchemas
 from minikafka.protocol.messages.offsets_log import OffsetCommitKey, OffsetCommitValue
@@ -31,7 +31,7 @@ def record(value: bytes | None, key: bytes | None = None, topic: str = "t") -> C
     return ConsumerRecord(topic, 0, 0, 0, key, value, (), 0)
 
 
-def decoded(value: bytes | None, how: str, topic: str = "t") -> Decoded:
+def decoded(value: bytes | None, how: str, topic: str = "t") -> DecodedPart:
     return Decoder(topic, "auto", how, None).value(record(value, topic=topic), 100)
 
 
@@ -67,7 +67,7 @@ def test_a_value_is_decoded_as_wished(how: str, data: bytes, text: str) -> None:
 @pytest.mark.mission("GLASS-115")
 def test_what_cannot_be_decoded_is_in_hex_and_says_why() -> None:
     for how in DECODINGS:
-        assert decoded(None, how) == Decoded("null", None)
+        assert decoded(None, how) == DecodedPart("null", None)
         found = decoded(b"\xc1{", how)
         if how not in ("text", "hex", "auto"):
             assert (found.how, found.text) == ("hex", "c1 7b  |.{|")
@@ -79,7 +79,7 @@ def test_what_cannot_be_decoded_is_in_hex_and_says_why() -> None:
     assert hex_dump(b"\x01" * 17, 100).text == (
         "000000  " + "01 " * 16 + " |" + "." * 16 + "|\n000010  " + "01" + " " * 47 + "|.|"
     )
-    assert decode_auto("é".encode() * 50, 51) == Decoded("text", "é" * 25, truncated=True)
+    assert decode_auto("é".encode() * 50, 51) == DecodedPart("text", "é" * 25, truncated=True)
 
 
 # RFC 8949, appendix A, but for numbers that JSON does not have.

@@ -17,6 +17,7 @@ import pytest
 from minikafka.aio import Producer
 from minikafka.page.dashboard.records import reading, records_api
 from minikafka.testing.inside.cluster import InsideCluster
+from tests.support.cluster.cluster_state import until
 from tests.support.page_server import PageServer, page_server
 from tests.support.registry_server import registry_server
 
@@ -320,7 +321,7 @@ def test_records_are_found_by_the_state_of_their_transaction(
     found: list[list[int]] = []
     asyncio.run(write_some())
     assert found == [[0, 2, 3, 5, 6, 8, 9], [1, 4, 7, 10], [11]]
-    assert values("open") == []
+    until(lambda: values("open") == [], "the markers are written")
     assert values("aborted", partition=1, limit=2) == [1, 4]
     last = read(page, topic="states", transaction="aborted", uncommitted=1, **{"from": "last:3"})
     assert sorted(row["value"] for row in last["records"]) == ["10", "10", "7"]
