@@ -370,7 +370,7 @@ def test_a_record_of_a_megabyte_is_written_again(
 def test_a_stopped_search_and_its_fields_keep_nobody_out(
     process: FakePageProcess, open_page: OpenPage, scheme: str
 ) -> None:
-    serve(process, Records(100_000, step=100))
+    serve(process, Records(20_000, step=20))
     address = (
         f"{process.address}#/records?topic=orders&from=earliest&contains=customer-3&limit=1000"
     )
