@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from minikafka.core.client.admin.groups import SHARE
 from minikafka.kernel.cluster import TopicPartition
@@ -25,12 +25,11 @@ from minikafka.page.dashboard.history.store import HistoryStore, row
 
 MAX_PARTITIONS: Final = 20_000  # whose log ends are read
 MAX_COMMITTED: Final = 5_000  # partitions whose log ends are kept over time
+MAX_SAVED: Final = 500  # partitions whose log ends go into the file
 MAX_GROUPS: Final = 500
 SLICE: Final = 1_000  # partitions in one request, so that other work goes on between
 SIZES_EVERY_MS: Final = 60_000
 IDLE_MS: Final = 1_000  # nobody reads the page
-
-T = TypeVar("T")
 
 
 class Sampler:
@@ -62,7 +61,7 @@ class Sampler:
         clock = self._world.clock
         try:
             if self._store is not None:
-                await self._do(self._store.load, self.history)
+                await self._do(self._store.load, self.history, self.end_times)
             while True:
                 if self._store is None and not self._has_readers():
                     self.newest = None  # the next rate is not of the time meanwhile
@@ -94,11 +93,24 @@ class Sampler:
         if ended_ms is not None:
             rows.append(row(self.history.coarse, ended_ms))
         await self._do(self._store.save, rows)
+        if ended_ms is not None:
+            await self._do(self._store.save_ends, self._awaited(look))
 
-    async def _do(self, work: Callable[[T], None], argument: T) -> None:
+    def _awaited(self, look: ClusterLook) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Return what is known of partitions that a group has not read to the end, up to a bound:
+        only these are needed after a restart."""
+        behind = {
+            tp: None
+            for committed in look.committed.values()
+            for tp, offset in committed.items()
+            if offset < look.ends.get(tp, 0) and tp in self.end_times
+        }
+        return {tp: self.end_times[tp].points for tp in islice(behind, MAX_SAVED)}
+
+    async def _do(self, work: Callable[..., None], *arguments: object) -> None:
         """Read or write the file in a thread. What fails is logged: the next step may succeed."""
         try:
-            await self._world.workers.run(work, argument)
+            await self._world.workers.run(work, *arguments)
         except OSError as error:
             event_log("page").error("history_failed", error=str(error))
 

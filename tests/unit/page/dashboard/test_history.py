@@ -210,7 +210,9 @@ def test_a_file_brings_a_history_back_and_does_not_grow(tmp_path: Path) -> None:
     written = filled(store, 2 * FINE_MS * FINE_STEPS)
     store.close()
     again, read = HistoryStore.open(path), History()
-    again.load(read)
+    ends: dict[TopicPartition, EndTimes] = {}
+    again.load(read, ends)
+    assert ends == {}
     now_ms = 2 * FINE_MS * FINE_STEPS - 1
     for last_ms in (600_000, 2 * FINE_MS * FINE_STEPS):
         wanted, found = (each.lines([A], now_ms, last_ms) for each in (written, read))
@@ -223,6 +225,22 @@ def test_a_file_brings_a_history_back_and_does_not_grow(tmp_path: Path) -> None:
     ).fetchone()
     database.close()
     assert count == FINE_STEPS
+
+
+@pytest.mark.mission("GLASS-143", "GLASS-144")
+def test_lag_in_time_is_known_after_a_restart(tmp_path: Path) -> None:
+    store, tp, gone = HistoryStore.open(tmp_path / "history"), TopicPartition("t", 0), "gone"
+    times = EndTimes.of([(0, 10), (1_000, 10), (2_000, 20)])
+    store.save_ends({TopicPartition(gone, 1): times.points})
+    store.save_ends({tp: times.points})
+    store.close()
+    again, found = HistoryStore.open(tmp_path / "history"), dict[TopicPartition, EndTimes]()
+    again.load(History(), found)
+    again.close()
+    assert found.keys() == {tp}
+    assert found[tp].points == times.points
+    found[tp].add(60_000, 30)
+    assert found[tp].lag(15, 60_000) == (58_500, True)
 
 
 @pytest.mark.mission("GLASS-144")
@@ -276,7 +294,7 @@ def test_what_a_killed_process_has_written_is_there(tmp_path: Path) -> None:
             at_ms = int(writer.stdout.readline())
         writer.send_signal(signal.SIGKILL)
     store, history = HistoryStore.open(path), History()
-    store.load(history)
+    store.load(history, {})
     store.close()
     assert history.fine.values(at_ms)[A] == pytest.approx(at_ms)
     assert not math.isnan(history.fine.values(0)[A])
