@@ -19,8 +19,8 @@ from minikafka.page.dashboard.cluster_facts import FailedCall
 from minikafka.page.dashboard.cluster_reader import LARGE, ClusterReader
 from minikafka.page.dashboard.history.counters import BrokerCounters
 from minikafka.page.dashboard.history.end_times import EndTimes
-from minikafka.page.dashboard.history.figures import ClusterLook, Figures, figures
-from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, History
+from minikafka.page.dashboard.history.figures import Figures, SampledCluster, figures
+from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, PageHistory
 from minikafka.page.dashboard.history.store import HistoryStore, row
 
 MAX_PARTITIONS: Final = 20_000  # whose log ends are read
@@ -44,9 +44,9 @@ class Sampler:
         has_readers: Callable[[], bool],
         file: str | None = None,
     ) -> None:
-        self.history = History()
+        self.history = PageHistory()
         self.now = Figures({}, {}, {})
-        self.newest: ClusterLook | None = None
+        self.newest: SampledCluster | None = None
         self.end_times: dict[TopicPartition, EndTimes] = {}  # of partitions with commits
         self._world = world
         self._reader = reader
@@ -96,7 +96,7 @@ class Sampler:
         if ended_ms is not None:
             await self._do(self._store.save_ends, self._awaited(look))
 
-    def _awaited(self, look: ClusterLook) -> dict[TopicPartition, list[tuple[int, int]]]:
+    def _awaited(self, look: SampledCluster) -> dict[TopicPartition, list[tuple[int, int]]]:
         """Return what is known of partitions that a group has not read to the end, up to a bound:
         only these are needed after a restart."""
         behind = {
@@ -114,7 +114,7 @@ class Sampler:
         except OSError as error:
             event_log("page").error("history_failed", error=str(error))
 
-    def take(self, look: ClusterLook) -> None:
+    def take(self, look: SampledCluster) -> None:
         """Make a look the newest one."""
         wanted = sorted({tp for rows in look.committed.values() for tp in rows})[:MAX_COMMITTED]
         self.end_times = {tp: self.end_times.get(tp) or EndTimes() for tp in wanted}
@@ -124,7 +124,7 @@ class Sampler:
         self.now = figures(self.newest, look, self.end_times)
         self.newest = look
 
-    async def look(self) -> ClusterLook:
+    async def look(self) -> SampledCluster:
         """Read the cluster in slices. Raises KafkaError if no broker responds."""
         reader, errors = self._reader, list[FailedCall]()
         view = await reader.listed_topics()
@@ -136,7 +136,7 @@ class Sampler:
             ends |= await reader.ends(some, errors)
         await self._read_sizes(partitions, errors)
         counters = await self._counters.read(view.nodes)
-        return ClusterLook(at_ms, ends, committed, self._sizes, counters)
+        return SampledCluster(at_ms, ends, committed, self._sizes, counters)
 
     async def _committed(self, errors: list[FailedCall]) -> dict[str, Mapping[TopicPartition, int]]:
         listed = await self._reader.list_groups(errors)

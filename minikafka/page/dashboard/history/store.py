@@ -17,7 +17,13 @@ from typing import Any, Final
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.page.dashboard.history.end_times import EndTimes
-from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, History, Ring, Series
+from minikafka.page.dashboard.history.ring import (
+    COARSE_MS,
+    FINE_MS,
+    HistorySeries,
+    PageHistory,
+    Ring,
+)
 
 APPLICATION_ID: Final = 0x6D6B6873  # "mkhs"
 _HEADER: Final = b"SQLite format 3\0"
@@ -51,7 +57,7 @@ class HistoryStore:
             _put_aside(path)
             return cls(_connected(path))
 
-    def load(self, history: History, end_times: dict[TopicPartition, EndTimes]) -> None:
+    def load(self, history: PageHistory, end_times: dict[TopicPartition, EndTimes]) -> None:
         """Put all steps of the file into a history, and what it knows of log ends into
         ``end_times``. Raises OSError."""
         rows = "SELECT number, value FROM steps WHERE step_ms = ? ORDER BY number"
@@ -95,9 +101,9 @@ def row(ring: Ring, at_ms: int) -> tuple[int, int, int, bytes]:
     return ring.step_ms, number % ring.steps, number, _packed(values)
 
 
-def _values(value: bytes) -> dict[Series, float]:
+def _values(value: bytes) -> dict[HistorySeries, float]:
     return {
-        Series(str(kind), str(name), str(what)): float(number)
+        HistorySeries(str(kind), str(name), str(what)): float(number)
         for kind, name, what, number in _unpacked(value)
     }
 
