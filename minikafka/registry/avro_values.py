@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -20,12 +21,20 @@ T = TypeVar("T")
 MOST_VALUES: Final = 200_000
 DEEPEST: Final = 100
 _LONGEST_VARINT: Final = 10  # bytes
+_MOST_DECIMAL: Final = 64  # bytes
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS: Final = {  # in microseconds
+    f"{prefix}timestamp-{unit}": size
+    for prefix in ("", "local-")
+    for unit, size in (("millis", 1_000), ("micros", 1))
+}
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
 
 
 def avro_value(schema: AvroType, data: bytes) -> Json:
-    """Return a value; bytes and fixed are in base64, the branch of a union is not named. Raises
-    ValueError for bytes that are not one value of this schema."""
+    """Return a value; bytes and fixed are in base64, the branch of a union is not named. Decimals
+    are texts with their digits, dates and timestamps those of ISO 8601. Raises ValueError for bytes
+    that are not one value of this schema."""
     reader = _Reader(data)
     found = reader.value(schema, 0)
     if reader.at != len(data):
@@ -49,17 +58,17 @@ class _Reader:
             case "boolean":
                 return self._take(1) != b"\0"
             case "int" | "long":
-                return self._long()
+                return _with_unit(self._long(), of.logical)
             case "float":
                 return short_float(_FLOAT.unpack(self._take(4))[0])
             case "double":
                 return _DOUBLE.unpack(self._take(8))[0]
             case "bytes":
-                return base64.b64encode(self._take(self._long())).decode()
+                return _bytes(self._take(self._long()), of)
             case "string":
                 return self._take(self._long()).decode(errors="replace")
             case "fixed":
-                return base64.b64encode(self._take(of.size)).decode()
+                return _bytes(self._take(of.size), of)
             case "enum":
                 return self._chosen(of.symbols, "symbol")
             case "union":
@@ -103,3 +112,27 @@ class _Reader:
                 self._long()  # the size of the block
             for _ in range(count):
                 yield None
+
+
+def _bytes(data: bytes, of: AvroType) -> str:
+    if of.logical != "decimal" or len(data) > _MOST_DECIMAL:
+        return base64.b64encode(data).decode()
+    number = int.from_bytes(data, "big", signed=True)
+    sign, digits = "-" if number < 0 else "", str(abs(number)).rjust(of.scale + 1, "0")
+    point = len(digits) - of.scale
+    return sign + digits[:point] + ("." + digits[point:] if of.scale else "")
+
+
+def _with_unit(number: int, logical: str) -> Json:
+    """Return a date or a timestamp as text; a number if it is none, or beyond the calendar."""
+    try:
+        if logical == "date":
+            return (_EPOCH + timedelta(days=number)).date().isoformat()
+        if (unit := _UNITS.get(logical)) is not None:
+            zone = "" if logical.startswith("local-") else "Z"
+            at = _EPOCH + timedelta(microseconds=number * unit)
+            digits = "milliseconds" if unit > 1 else "microseconds"
+            return at.replace(tzinfo=None).isoformat(timespec=digits) + zone
+    except OverflowError:
+        pass
+    return number

@@ -9,6 +9,7 @@ from typing import Any
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
+from tests.support.page_site import OWNER
 
 BOOTSTRAP = "127.0.0.1:9092"
 NUM_TOPICS = 10_000
@@ -585,6 +586,7 @@ def cluster(**more: Any) -> FakePageProcess:
     """A fake page process of a cluster of three brokers. ``more`` goes into `hello`."""
     records = Records()
     replies = {
+        "/api/session": lambda query, body: OWNER,
         "/api/acts": lambda query, body: [one.facts(BOOTSTRAP) for one in ACTS.values()],
         "/api/topics": listed_topics,
         "/api/topics/orders": lambda query, body: topic_facts("orders"),

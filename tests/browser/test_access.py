@@ -10,6 +10,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from minikafka.client.config import ClientConfig
+from minikafka.page.dashboard.access.accounts import parse_users, user_entry
+from minikafka.page.dashboard.access.doors import Doors
+from minikafka.page.dashboard.access.roles import Role
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.browser.data_fixture import cluster as fake_cluster
 from tests.support.browser import OpenPage
@@ -136,6 +139,7 @@ def test_a_user_and_a_quota_are_made(server: PageServer, open_page: OpenPage) ->
     close(execute(tab))
     quotas = tab.get_by_role("region", name="Table of quotas")
     expect(quotas).to_contain_text(re.compile("user bob.*Produce.*2 MiB/s"))
+    expect(tab.get_by_text("No broker reports who is throttled now.")).to_be_visible()
     go(tab, "access?tab=tokens")
     expect(tab.get_by_text("There are no tokens.")).to_be_visible()
 
@@ -190,4 +194,85 @@ def test_the_view_fits_a_phone_and_axe_finds_nothing_serious(
             ).to_be_visible()
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), part
             assert serious(tab) == [], part
+        tab.close()
+
+
+# ------------------------------------------------------------------------- who may use the page
+
+SECURED = ClientConfig(
+    bootstrap_servers="127.0.0.1:1",
+    security_protocol="SASL_PLAINTEXT",
+    sasl_mechanism="PLAIN",
+    sasl_username="admin",
+    sasl_password="admin",
+)
+
+
+@pytest.mark.mission("GLASS-134")
+def test_without_the_token_the_page_says_so_and_where_it_is(open_page: OpenPage) -> None:
+    with page_server(SECURED) as server:
+        tab = open_page(server.url, viewport={"width": 320, "height": 640})
+        told = tab.get_by_role("region", name="Sign in")
+        expect(told).to_contain_text("This browser does not have the page's token.")
+        expect(told).to_contain_text("minikafka ui printed")
+        expect(tab.get_by_role("status")).to_have_text("not signed in")
+        assert serious(tab) == []
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        tab.get_by_label("token", exact=True).fill("wrong")
+        tab.get_by_role("button", name="Use this token").click()
+        expect(told).to_contain_text("That is not a token of this page.")
+        tab.get_by_label("token", exact=True).fill(server.token)
+        tab.get_by_role("button", name="Use this token").click()
+        expect(tab.get_by_role("navigation", name="Views")).to_be_visible()
+        tab.close()
+
+
+@pytest.mark.mission("GLASS-134")
+def test_a_tab_says_that_the_pages_server_was_started_again(
+    cluster: InsideCluster, open_page: OpenPage
+) -> None:
+    client = ClientConfig(cluster.bootstrap)
+    with page_server(client) as server:
+        tab = open_page(address(server), errors=("ERR_", "Failed to load resource"))
+        expect(tab.get_by_role("status")).to_have_text("live")
+    with page_server(client, port=server.port) as again:
+        expect(tab.get_by_role("alert")).to_contain_text("started again and has a new token")
+        expect(tab.get_by_role("status")).to_have_text("live, look only")
+        go(tab, "topics")
+        create = tab.get_by_role("button", name="Create topic…")
+        expect(create).to_have_attribute("aria-disabled", "true")
+        tab.goto(f"{again.url}/?token={again.token}")
+        expect(tab.get_by_role("status")).to_have_text("live")
+        go(tab, "topics")
+        expect(create).not_to_have_attribute("aria-disabled", "true")
+        tab.close()
+
+
+@pytest.mark.mission("GLASS-139")
+def test_a_user_signs_in_and_may_do_what_their_role_may(
+    cluster: InsideCluster, open_page: OpenPage
+) -> None:
+    password = "correct horse"
+    entry = user_entry("alice", Role.PRODUCE, password, b"0123456789abcdef")
+    doors = Doors(users=parse_users(entry, "users"))
+    with page_server(ClientConfig(cluster.bootstrap), doors=doors) as server:
+        tab = open_page(server.url, errors=("status of 403",))
+        tab.locator("[name=user]").fill("alice")
+        tab.locator("[name=password]").fill("wrong")
+        tab.get_by_role("button", name="Sign in").click()
+        expect(tab.get_by_text("The user or the password is wrong.")).to_be_visible()
+        assert serious(tab) == []
+        tab.locator("[name=password]").fill(password)
+        tab.get_by_role("button", name="Sign in").click()
+        expect(tab.get_by_text("alice (produce)")).to_be_visible()
+        go(tab, "topics/orders")
+        delete = tab.get_by_role("button", name="Delete topic…")
+        expect(delete).to_have_attribute(
+            "aria-description", "Your role is produce; this needs administer."
+        )
+        go(tab, "records?topic=orders")
+        produce = tab.get_by_role("button", name="Produce…")
+        expect(produce).not_to_have_attribute("aria-disabled", "true")
+        tab.get_by_role("button", name="Sign out").click()
+        expect(tab.get_by_text("You have not signed in.")).to_be_visible()
         tab.close()

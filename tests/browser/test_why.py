@@ -165,6 +165,15 @@ def test_a_refused_connection_tells_an_ended_process(module_page: Page) -> None:
     assert "process has ended" in found["detail"]
 
 
+@pytest.mark.mission("GLASS-134")
+def test_a_broker_without_a_debug_listener_has_lost_none(module_page: Page) -> None:
+    """So are the brokers of a secured cluster: the protocol tells that they have none."""
+    kind, name, facts = node(1)
+    by_design = state((kind, name, {**facts, "debug": None}), broker=None)
+    silent = state(("reachable", "", {"debug": False, "reason": "none"}), broker=1)
+    assert findings(module_page, HEALTHY, by_design, silent) == []
+
+
 @pytest.mark.mission("GLASS-45")
 def test_repeats_become_one_link(module_page: Page) -> None:
     shrunk = [

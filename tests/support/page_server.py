@@ -83,14 +83,16 @@ class PageServer(NamedTuple):
                 number = ""
 
 
-def page_server(client: ClientConfig | None, **options: Any) -> AbstractContextManager[PageServer]:
+def page_server(
+    client: ClientConfig | None, *, port: int = 0, **options: Any
+) -> AbstractContextManager[PageServer]:
     """Serve a page as the verb does, until the block ends."""
     bootstrap = "" if client is None else client.bootstrap_servers
-    return served([Shown(PageOptions(bootstrap=bootstrap, **options), client)])
+    return served([Shown(PageOptions(bootstrap=bootstrap, **options), client)], port)
 
 
 @contextmanager
-def served(shown: Sequence[Shown]) -> Iterator[PageServer]:
+def served(shown: Sequence[Shown], port: int = 0) -> Iterator[PageServer]:
     """Serve the page of clusters until the block ends."""
     addresses: list[str] = []
     ready, stopped = threading.Event(), asyncio.Event()
@@ -102,7 +104,7 @@ def served(shown: Sequence[Shown]) -> Iterator[PageServer]:
 
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
-        await serve_page(real_world(), shown, bind(HOST, 0, exact=True), stopped, note)
+        await serve_page(real_world(), shown, bind(HOST, port, exact=True), stopped, note)
 
     thread = threading.Thread(target=lambda: run(serve()), name="page", daemon=True)
     thread.start()

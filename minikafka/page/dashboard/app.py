@@ -174,8 +174,11 @@ def _entry(guard: Guard, name: str) -> Callable[[Request], Response]:
 
 def _welcome(guard: Guard, token: str | None, address: str) -> Response:
     """Send the browser to an address, with a cookie for the token if that is right."""
-    response = RedirectResponse(address, status_code=303)
-    if token is not None and guard.identity_of_token(token) is not None:
+    known = token is not None and guard.identity_of_token(token) is not None
+    query = "" if known or token is None else "?wrong-token"
+    response = RedirectResponse(f"{address}{query}", status_code=303)
+    if known:
+        assert token is not None
         response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
     return response
 

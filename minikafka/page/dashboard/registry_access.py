@@ -12,7 +12,7 @@ from minikafka.network.http_client import HttpGetConnection, HttpUrl
 MOST_BYTES: Final = 4 * 1024 * 1024  # of a response
 
 
-class RegistryAccess:
+class PageRegistry:
     """The registry at ``url``. ``login`` is the name and the password that it wants, if any."""
 
     def __init__(self, network: Network, url: str, login: tuple[str, str] | None) -> None:

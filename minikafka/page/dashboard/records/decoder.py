@@ -16,7 +16,7 @@ from minikafka.page.dashboard.records.decoding import (
     NULL,
     SCHEMA,
     TEXT,
-    Decoded,
+    DecodedPart,
     as_text,
     decode_auto,
     hex_dump,
@@ -103,10 +103,10 @@ class Decoder:
                 wanted |= {schema_id(record.key if is_key else record.value) for record in records}
         await self._schemas.load(number for number in wanted if number is not None)
 
-    def key(self, record: ConsumerRecord, most_bytes: int) -> Decoded:
+    def key(self, record: ConsumerRecord, most_bytes: int) -> DecodedPart:
         return self._decoded(record, True, most_bytes)
 
-    def value(self, record: ConsumerRecord, most_bytes: int) -> Decoded:
+    def value(self, record: ConsumerRecord, most_bytes: int) -> DecodedPart:
         return self._decoded(record, False, most_bytes)
 
     def key_text(self, record: ConsumerRecord) -> str | None:
@@ -121,18 +121,18 @@ class Decoder:
     def value_json(self, record: ConsumerRecord) -> Json:
         return self._json(record, False)
 
-    def _decoded(self, record: ConsumerRecord, is_key: bool, most_bytes: int) -> Decoded:
+    def _decoded(self, record: ConsumerRecord, is_key: bool, most_bytes: int) -> DecodedPart:
         data: bytes | None = record.key if is_key else record.value
         how = self._how[is_key]
         if data is None:
-            return Decoded(NULL, None)
+            return DecodedPart(NULL, None)
         problem = None
         try:
             special = self._special(record, is_key, data)
             if special is not None:
                 text = as_text(special.value)
                 cut = len(text) > most_bytes
-                return Decoded(special.how, text[:most_bytes], special.schema, truncated=cut)
+                return DecodedPart(special.how, text[:most_bytes], special.schema, truncated=cut)
         except ValueError as error:
             problem = str(error)
             if how != AUTO:
@@ -143,14 +143,14 @@ class Decoder:
             case "text":
                 found = text_of(data, most_bytes)
                 text = data[:most_bytes].decode(errors="replace") if found is None else found
-                return Decoded(TEXT, text, truncated=len(data) > most_bytes)
+                return DecodedPart(TEXT, text, truncated=len(data) > most_bytes)
             case "hex":
                 return hex_dump(data, most_bytes)
         try:
             text = as_text(plain_value(data, how))
         except ValueError as error:
             return hex_dump(data, most_bytes, str(error))
-        return Decoded(how, text[:most_bytes], truncated=len(text) > most_bytes)
+        return DecodedPart(how, text[:most_bytes], truncated=len(text) > most_bytes)
 
     def _json(self, record: ConsumerRecord, is_key: bool) -> Json:
         data: bytes | None = record.key if is_key else record.value

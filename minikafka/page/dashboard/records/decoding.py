@@ -55,7 +55,7 @@ _NUMBERS: Final[Mapping[str, Struct]] = {
 _GUESSES: Final[Mapping[int, str]] = {4: "int32", 8: "int64", 16: "uuid"}  # by the size
 
 
-class Decoded(NamedTuple):
+class DecodedPart(NamedTuple):
     """A key or a value as text. ``how`` is a name of ``DECODINGS``, or null.
 
     ``schema`` has its id, subject, version and type. ``error`` says why the bytes could not be
@@ -95,15 +95,15 @@ def text_of(data: bytes, most_bytes: int) -> str | None:
     return None
 
 
-def decode_auto(data: bytes, most_bytes: int) -> Decoded:
+def decode_auto(data: bytes, most_bytes: int) -> DecodedPart:
     """Decode as text if it is printable, else as hex."""
     text = text_of(data, most_bytes)
     if text is None or has_controls(text):
         return hex_dump(data, most_bytes)
-    return Decoded(TEXT, text, truncated=len(data) > most_bytes)
+    return DecodedPart(TEXT, text, truncated=len(data) > most_bytes)
 
 
-def hex_dump(data: bytes, most_bytes: int, error: str | None = None) -> Decoded:
+def hex_dump(data: bytes, most_bytes: int, error: str | None = None) -> DecodedPart:
     """Return lines of 16 bytes: where they begin, if there are several, hex, and ASCII."""
     most = MOST_DUMPED_WHOLE if most_bytes > MOST_DECODED else MOST_DUMPED
     part, rows = data[:most], []
@@ -116,7 +116,7 @@ def hex_dump(data: bytes, most_bytes: int, error: str | None = None) -> Decoded:
     hint = None
     if error is None and (guess := _GUESSES.get(len(data))) is not None:
         hint = (guess, as_text(plain_value(data, guess)))
-    return Decoded(HEX, "\n".join(rows), None, error, hint, len(part) < len(data))
+    return DecodedPart(HEX, "\n".join(rows), None, error, hint, len(part) < len(data))
 
 
 def plain_value(data: bytes, how: str) -> Json:

@@ -60,7 +60,7 @@ class ExpressionError(ValueError):
     """An expression is malformed; the message says where."""
 
 
-class Condition(Protocol):
+class SearchCondition(Protocol):
     """What a record fulfils or not."""
 
     def holds(self, row: Row) -> bool: ...
@@ -96,7 +96,7 @@ Operand: TypeAlias = Path | Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ValueComparison:
     """``left`` OPERATOR ``right``: whether it holds for any pair of their values."""
 
     left: Operand
@@ -138,7 +138,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    part: Condition
+    part: SearchCondition
 
     def holds(self, row: Row) -> bool:
         return not self.part.holds(row)
@@ -146,7 +146,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    parts: tuple[Condition, ...]
+    parts: tuple[SearchCondition, ...]
 
     def holds(self, row: Row) -> bool:
         return all(part.holds(row) for part in self.parts)
@@ -154,13 +154,13 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    parts: tuple[Condition, ...]
+    parts: tuple[SearchCondition, ...]
 
     def holds(self, row: Row) -> bool:
         return any(part.holds(row) for part in self.parts)
 
 
-def parse_expression(text: str) -> Condition:
+def parse_expression(text: str) -> SearchCondition:
     """Raises ExpressionError."""
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has more than {LONGEST:,} characters")
@@ -260,7 +260,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._parts = 0
+        self._comparisons = 0
         self._kind: str = ""
         self._token = ""
         self._start = 0
@@ -302,21 +302,21 @@ class _Parser:
         if self._kind:
             raise self._expected("and, or, or the end")
 
-    def either(self, depth: int) -> Condition:
+    def either(self, depth: int) -> SearchCondition:
         parts = [self._both(depth)]
         while self._is("or"):
             self._next()
             parts.append(self._both(depth))
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
-    def _both(self, depth: int) -> Condition:
+    def _both(self, depth: int) -> SearchCondition:
         parts = [self._negated(depth)]
         while self._is("and"):
             self._next()
             parts.append(self._negated(depth))
         return parts[0] if len(parts) == 1 else All(tuple(parts))
 
-    def _negated(self, depth: int) -> Condition:
+    def _negated(self, depth: int) -> SearchCondition:
         if depth > DEEPEST:
             raise self._error(f"more than {DEEPEST} levels")
         if self._is("not"):
@@ -329,9 +329,9 @@ class _Parser:
             return found
         return self._comparison()
 
-    def _comparison(self) -> Condition:
-        self._parts += 1
-        if self._parts > MOST_PARTS:
+    def _comparison(self) -> SearchCondition:
+        self._comparisons += 1
+        if self._comparisons > MOST_PARTS:
             raise self._error(f"more than {MOST_PARTS} comparisons")
         left = self._operand()
         if self._is("exists"):
@@ -348,10 +348,10 @@ class _Parser:
         if all(isinstance(each, Path) and ANY in each.steps for each in (left, right)):
             raise self._error("[*] may stand on one side only")
         if operator == "!=":
-            return Not(Comparison(left, "=", right))
-        return Comparison(left, "=" if operator == "==" else operator, right)
+            return Not(ValueComparison(left, "=", right))
+        return ValueComparison(left, "=" if operator == "==" else operator, right)
 
-    def _matches(self, left: Operand, right: Operand, start: int) -> Condition:
+    def _matches(self, left: Operand, right: Operand, start: int) -> SearchCondition:
         self._start = start
         if not isinstance(right, Literal) or not isinstance(right.value, str):
             raise self._error('matches needs a regular expression in quotes ("")')

@@ -19,7 +19,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-LEAST_CHUNK: Final = 8  # offsets
+LEAST_CHUNK: Final = 4  # offsets
 MOST_CHUNK: Final = 2_000
 MOST_KEPT_BYTES: Final = 32 * 1024 * 1024  # of rows
 
@@ -126,24 +126,24 @@ class Newest(Generic[T]):
         """Add the next record of a partition. ``row`` is None if it does not match, or is older
         than ``threshold``; ``size`` is about the bytes that it takes."""
         self._windows[partition].coming.append(_Entry(offset, time, row, size))
-        self._kept_bytes += size
-        if self._kept_bytes > self._sweep_at:
-            self._sweep()
 
     def read(self, partition: int) -> None:
         """All records that were wanted of a partition have been added."""
         for entry in self._windows[partition].settle():
+            self._kept_bytes += entry.size
             if entry.row is not None:
                 heapq.heappush(self._newest, entry.time)
                 if len(self._newest) > self._limit:
                     heapq.heappop(self._newest)
+        if self._kept_bytes > self._sweep_at:
+            self._sweep()
 
     def _sweep(self) -> None:
-        """Drop rows that are not among the newest. If the others take too much memory, find half as
-        many."""
+        """Drop rows that are not among the newest. If the others take too much memory, find fewer
+        of them."""
         self._drop()
         while self._kept_bytes > MOST_KEPT_BYTES and self._limit > 1:
-            self._limit //= 2
+            self._limit = self._limit * 3 // 4
             self._newest = heapq.nlargest(self._limit, self._newest)[::-1]
             self._drop()
         self._sweep_at = max(MOST_KEPT_BYTES, 2 * self._kept_bytes)
@@ -152,7 +152,7 @@ class Newest(Generic[T]):
         threshold = self.threshold
         self._kept_bytes = 0
         for window in self._windows.values():
-            for entry in (*window.entries, *window.coming):
+            for entry in window.entries:
                 if entry.time < threshold:
                     entry.row, entry.size = None, 0
                 self._kept_bytes += entry.size

@@ -18,7 +18,7 @@ class LogBounds(NamedTuple):
     at_time: int | None = None
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How many records of a query have been looked at, by their offsets."""
 
     done: int
@@ -47,8 +47,8 @@ def upper_bounds(query: ReadQuery, logs: Mapping[int, LogBounds]) -> dict[int, i
 
 def progress(
     first: Mapping[int, int], now: Mapping[int, int], logs: Mapping[int, LogBounds]
-) -> Progress:
-    return Progress(
+) -> SearchProgress:
+    return SearchProgress(
         sum(max(0, now[number] - offset) for number, offset in first.items()),
         sum(max(0, logs[number].end - offset) for number, offset in first.items()),
     )

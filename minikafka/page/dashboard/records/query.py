@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from minikafka.page.dashboard.records.decoding import AUTO, DECODINGS
-from minikafka.page.dashboard.records.expression import Condition, parse_expression
+from minikafka.page.dashboard.records.expression import SearchCondition, parse_expression
 
 MOST_RECORDS: Final = 1_000  # of one response
 DEFAULT_RECORDS: Final = 100
@@ -19,6 +19,7 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _POSITIONS: Final = re.compile(r"\d{1,10}:\d{1,19}(?:,\d{1,10}:\d{1,19})*", re.ASCII)
 _FROM: Final = re.compile(r"(earliest|latest)|(last|offset|time):(\d{1,18})", re.ASCII)
 LAST: Final = "last"
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 
 class Wanted(NamedTuple):
@@ -29,7 +30,7 @@ class Wanted(NamedTuple):
     match_case: bool = False
     key: str | None = None
     header: tuple[str, str | None] | None = None  # its name, and its value if that counts
-    where: Condition | None = None
+    where: SearchCondition | None = None
 
 
 class ReadQuery(NamedTuple):
@@ -37,8 +38,9 @@ class ReadQuery(NamedTuple):
 
     ``start`` and ``number``: earliest, latest, last N of all partitions, offset N, or time in ms.
     ``positions`` continues an earlier read at these offsets, and ``before`` one of the last N on to
-    older records. ``until``: only up to the first record of a partition at this time in ms, or
-    later. ``full``: one value whole.
+    older records. ``transaction``: only records that readers of committed ones never see (aborted),
+    or do not see as yet (open). ``until``: only up to the first record of a partition at this time
+    in ms, or later. ``full``: one value whole.
     """
 
     topic: str
@@ -54,6 +56,7 @@ class ReadQuery(NamedTuple):
     value_as: str = AUTO
     wait_ms: int = 0
     uncommitted: bool = False
+    transaction: str | None = None
     full: bool = False
 
     @property
@@ -68,7 +71,8 @@ class ReadQuery(NamedTuple):
     @property
     def is_search(self) -> bool:
         """Whether some records may not match."""
-        return self.wanted != Wanted(match_case=self.wanted.match_case)
+        everything = Wanted(match_case=self.wanted.match_case)
+        return self.wanted != everything or self.transaction == ABORTED
 
 
 def is_topic(name: str) -> bool:
@@ -90,7 +94,9 @@ def parse_query(words: Mapping[str, str], most: int = MOST_RECORDS) -> ReadQuery
     full, until = _flag(given, "full"), _number(given, "until", None, 2**63 - 1)
     default = min(number if newest else DEFAULT_RECORDS, most)
     limit = 1 if full else _number(given, "limit", default, most) or 1
-    wait_ms = 0 if until is not None else _number(given, "wait", 0, LONGEST_WAIT_MS) or 0
+    transaction = _transaction(given)
+    ends = until is not None or transaction in (ABORTED, OPEN)
+    wait_ms = 0 if ends else _number(given, "wait", 0, LONGEST_WAIT_MS) or 0
     return ReadQuery(
         topic=topic,
         partition=_number(given, "partition", None, 2**31 - 1),
@@ -104,7 +110,8 @@ def parse_query(words: Mapping[str, str], most: int = MOST_RECORDS) -> ReadQuery
         key_as=_decoding(given, "key_as"),
         value_as=_decoding(given, "value_as"),
         wait_ms=wait_ms,
-        uncommitted=_flag(given, "uncommitted"),
+        uncommitted=_flag(given, "uncommitted") and transaction != COMMITTED,
+        transaction=None if transaction == COMMITTED else transaction,
         full=full,
     )
 
@@ -118,6 +125,15 @@ def _wanted(given: Mapping[str, str]) -> Wanted:
         where = parse_expression(given["where"])
     contains, match_case = given.get("contains", ""), _flag(given, "case")
     return Wanted(contains, match_case, given.get("key"), header, where)
+
+
+def _transaction(given: Mapping[str, str]) -> str | None:
+    found = given.get("transaction")
+    if found is not None and found not in (COMMITTED, ABORTED, OPEN):
+        raise ValueError("transaction needs committed, aborted or open")
+    if found in (ABORTED, OPEN) and not _flag(given, "uncommitted"):
+        raise ValueError(f"transaction={found} needs uncommitted=1")
+    return found
 
 
 def _decoding(given: Mapping[str, str], name: str) -> str:

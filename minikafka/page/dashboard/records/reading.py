@@ -7,9 +7,9 @@ has to be decoded.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.client.consumer.consumer import Consumer
@@ -23,14 +23,14 @@ from minikafka.page.dashboard.records.matching import Matching
 from minikafka.page.dashboard.records.newest import Newest
 from minikafka.page.dashboard.records.places import (
     LogBounds,
-    Progress,
+    SearchProgress,
     first_offsets,
     positions,
     progress,
     share,
     upper_bounds,
 )
-from minikafka.page.dashboard.records.query import ReadQuery
+from minikafka.page.dashboard.records.query import OPEN, ReadQuery
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ MOST_KEPT_BYTES: Final = 32 * 1024 * 1024  # of those that match
 MOST_WINDOWS: Final = 20_000  # records of the ends of all partitions
 MOST_AT_ONCE: Final = 500  # records of one poll
 SEARCH_AHEAD: Final = 2_000  # records that a search looks at more in one partition than in another
+SHORT_POLL_MS: Final = 20
 SLICE_MS: Final = 5  # between two turns of the loop
 HEAVY_BYTES: Final = 16 * 1024  # of a record that another thread decodes
 
@@ -67,15 +68,19 @@ async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, LogBou
         numbers = [query.partition]
     partitions = [TopicPartition(query.topic, number) for number in numbers]
 
-    async def at(timestamp: int) -> dict[int, int]:
+    async def at(timestamp: int, committed: bool = not query.uncommitted) -> dict[int, int]:
         found = await cluster.admin.list_offsets(
-            dict.fromkeys(partitions, timestamp),
-            read_committed=not query.uncommitted,
-            timeout_ms=WITHIN_MS,
+            dict.fromkeys(partitions, timestamp), read_committed=committed, timeout_ms=WITHIN_MS
         )
         return {tp.partition: row.offset for tp, row in found.items()}
 
     begins, ends = await at(EARLIEST_TIMESTAMP), await at(LATEST_TIMESTAMP)
+    if query.transaction is not None:
+        stable = await at(LATEST_TIMESTAMP, committed=True)
+        if query.transaction == OPEN:
+            begins = {number: max(begin, stable[number]) for number, begin in begins.items()}
+        else:
+            ends = {number: min(end, stable[number]) for number, end in ends.items()}
     by_time = await at(query.number) if query.start == "time" else {}
     if query.until is not None:
         until = await at(query.until)
@@ -134,10 +139,14 @@ class Ranges:
 
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on, and no others."""
-        self.next |= offsets
         self._reading = set(offsets)
         self._consumer.assign([self._at(number) for number in sorted(offsets)])
         self._consumer.resume(*map(self._at, offsets))
+        self.seek(offsets)
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Go on from these offsets in partitions that have begun."""
+        self.next |= offsets
         for number, offset in offsets.items():
             self._consumer.seek(self._at(number), offset)
 
@@ -146,9 +155,7 @@ class Ranges:
         firsts: dict[int, int] = {}
         for record in records:
             firsts.setdefault(record.partition, record.offset)
-        for number, offset in firsts.items():
-            self._consumer.seek(self._at(number), offset)
-        self.next |= firsts
+        self.seek(firsts)
 
     def _at(self, number: int) -> TopicPartition:
         return TopicPartition(self._topic, number)
@@ -175,25 +182,92 @@ class Ranges:
         return records
 
 
+class Aborted:
+    """Finds records of aborted transactions, as those that a consumer of committed ones skips."""
+
+    def __init__(
+        self, clock: Clock, consumer: Consumer, topic: str, numbers: Iterable[int]
+    ) -> None:
+        self._clock = clock
+        self._ranges = Ranges(consumer, topic)
+        self._ranges.begin(dict.fromkeys(numbers, 0))
+        self._from: dict[int, int] = {}  # from where on ``_seen`` has all up to the position
+        self._seen: defaultdict[int, set[int]] = defaultdict(set)
+
+    async def among(self, records: Sequence[ConsumerRecord]) -> set[tuple[int, int]]:
+        """Return partitions and offsets of those that were aborted. They are before the last stable
+        offset, and in order. Raises KafkaError if that takes too long."""
+        firsts: dict[int, int] = {}
+        lasts: dict[int, int] = {}
+        for record in records:
+            firsts.setdefault(record.partition, record.offset)
+            lasts[record.partition] = record.offset
+        for number, first in firsts.items():
+            if not self._from.get(number, first + 1) <= first <= self._ranges.next[number]:
+                self._ranges.seek({number: first})
+                self._seen[number].clear()
+        deadline_ms = self._clock.monotonic_ms() + WITHIN_MS
+        while behind := [each for each, last in lasts.items() if self._ranges.next[each] <= last]:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "records of aborted transactions")
+            self._ranges.only(behind)
+            for record in await self._ranges.poll(SHORT_POLL_MS, MOST_AT_ONCE):
+                self._seen[record.partition].add(record.offset)
+        found = {
+            (record.partition, record.offset)
+            for record in records
+            if record.offset not in self._seen[record.partition]
+        }
+        for number, last in lasts.items():
+            self._from[number] = last + 1
+            self._seen[number] = {offset for offset in self._seen[number] if offset > last}
+        return found
+
+
+class Source(NamedTuple):
+    """What readings read. ``aborted`` if only records of aborted transactions are wanted."""
+
+    clock: Clock
+    consumer: Consumer
+    logs: Mapping[int, LogBounds]
+    decoder: Decoder
+    aborted: Aborted | None = None
+
+
+class Choice:
+    """Tells which of the records that were read are wanted."""
+
+    def __init__(self, source: Source, query: ReadQuery) -> None:
+        self._decoder = source.decoder
+        self._aborted = source.aborted
+        self._matching = Matching(query.wanted, source.decoder)
+        self._chosen: set[tuple[int, int]] = set()
+        self._turns = Turns(source.clock)
+
+    async def prepare(self, records: Sequence[ConsumerRecord]) -> None:
+        """Call this with all of some records before ``has``."""
+        await self._decoder.prepare(records)
+        if self._aborted is not None:
+            self._chosen = await self._aborted.among(records)
+
+    async def has(self, record: ConsumerRecord) -> bool:
+        if self._aborted is not None and (record.partition, record.offset) not in self._chosen:
+            return False
+        return await self._turns.call(record, self._matching.matches)
+
+
 class ForwardReading:
     """Reads from the positions of a query on."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        consumer: Consumer,
-        query: ReadQuery,
-        logs: Mapping[int, LogBounds],
-        decoder: Decoder,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, source: Source, query: ReadQuery) -> None:
+        logs = source.logs
+        self._clock = source.clock
         self._query = query
         self._logs = logs
-        self._decoder = decoder
-        self._matching = Matching(query.wanted, decoder)
+        self._choice = Choice(source, query)
         self._first = first_offsets(query, logs)
         self._taken: Counter[int] = Counter()
-        self._ranges = Ranges(consumer, query.topic)
+        self._ranges = Ranges(source.consumer, query.topic)
         self._ranges.next = positions(query, logs, self._first)
         self._has_begun = False
         self.looked_at = 0
@@ -204,7 +278,7 @@ class ForwardReading:
         return bool(self._open())
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         return progress(self._first, self._ranges.next, self._logs)
 
     def facts(self) -> dict[str, Any]:
@@ -230,7 +304,6 @@ class ForwardReading:
         deadline_ms = begun_ms + (wait_ms or WITHIN_MS)
         found: list[ConsumerRecord] = []
         looked_at = read_bytes = kept_bytes = 0
-        turns = Turns(self._clock)
         while len(found) < limit and looked_at < MOST_LOOKED_AT and read_bytes < MOST_READ_BYTES:
             open_ones, now_ms = self._open(), self._clock.monotonic_ms()
             if not open_ones and (not wait_ms or found):
@@ -241,7 +314,9 @@ class ForwardReading:
                 break
             room = self._choose(open_ones, limit, limit - len(found))
             records = await self._ranges.poll(min(left_ms, 200 if open_ones else left_ms), room)
-            await self._decoder.prepare(records)
+            if not wait_ms:
+                records = self._up_to_ends(records)
+            await self._choice.prepare(records)
             for number, record in enumerate(records):
                 if len(found) >= limit:
                     self._ranges.unread(records[number:])
@@ -249,11 +324,18 @@ class ForwardReading:
                 looked_at += 1
                 self._taken[record.partition] += 1
                 read_bytes += size_of(record)
-                if await turns.call(record, self._matching.matches):
+                if await self._choice.has(record):
                     found.append(record)
                     kept_bytes += size_of(record)
         self.looked_at += looked_at
         return found
+
+    def _up_to_ends(self, records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Leave out records after the ends, which a poll may return, too."""
+        logs, now = self._logs, self._ranges.next
+        for number in {record.partition for record in records}:
+            now[number] = min(now[number], logs[number].end)
+        return [record for record in records if record.offset < logs[record.partition].end]
 
     def _choose(self, open_ones: Sequence[int], limit: int, left: int) -> int:
         """Choose the partitions to read from next; return how many records to read."""
@@ -272,21 +354,13 @@ class ForwardReading:
 class NewestReading:
     """Reads the newest records of all partitions that match, newest first."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        consumer: Consumer,
-        query: ReadQuery,
-        logs: Mapping[int, LogBounds],
-        decoder: Decoder,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, source: Source, query: ReadQuery) -> None:
+        self._clock = source.clock
         self._query = query
-        self._logs = logs
-        self._decoder = decoder
-        self._matching = Matching(query.wanted, decoder)
-        self._ranges = Ranges(consumer, query.topic)
-        self._before = upper_bounds(query, logs)
+        self._logs = source.logs
+        self._choice = Choice(source, query)
+        self._ranges = Ranges(source.consumer, query.topic)
+        self._before = upper_bounds(query, source.logs)
         self.looked_at = 0
 
     @property
@@ -295,9 +369,9 @@ class NewestReading:
         return any(at > self._logs[number].begin for number, at in self._before.items())
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         logs = self._logs
-        return Progress(
+        return SearchProgress(
             sum(logs[number].end - at for number, at in self._before.items()),
             sum(log.end - log.begin for log in logs.values()),
         )
@@ -351,15 +425,15 @@ class NewestReading:
         row: Callable[[ConsumerRecord], T],
     ) -> None:
         turns = Turns(self._clock)
-        await self._decoder.prepare(records)
-        most = 2 * self._query.most_bytes
+        await self._choice.prepare(records)
+        most = self._query.most_bytes
         for record in records:
             shown: T | None = None
-            if record.timestamp >= newest.threshold and await turns.call(
-                record, self._matching.matches
-            ):
+            if record.timestamp >= newest.threshold and await self._choice.has(record):
                 shown = await turns.call(record, row)
-            size = 0 if shown is None else 3 * min(size_of(record), most)
+            size = 0
+            if shown is not None:  # as it is, and decoded
+                size = 2 * sum(min(len(part or b""), most) for part in (record.key, record.value))
             newest.add(record.partition, record.offset, record.timestamp, shown, size)
 
 

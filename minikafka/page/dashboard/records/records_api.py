@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -28,8 +28,9 @@ from minikafka.page.dashboard.context import (
 from minikafka.page.dashboard.records.decoder import Decoder, Schemas
 from minikafka.page.dashboard.records.decoding import DECODINGS
 from minikafka.page.dashboard.records.new_record import parse_new_record
-from minikafka.page.dashboard.records.places import LogBounds, in_order
+from minikafka.page.dashboard.records.places import in_order
 from minikafka.page.dashboard.records.query import (
+    ABORTED,
     MOST_BYTES,
     MOST_EXPORTED,
     ReadQuery,
@@ -38,8 +39,10 @@ from minikafka.page.dashboard.records.query import (
 from minikafka.page.dashboard.records.reading import (
     MOST_AT_ONCE,
     WITHIN_MS,
+    Aborted,
     ForwardReading,
     NewestReading,
+    Source,
     find_logs,
     rendered,
     topic_partitions,
@@ -52,7 +55,7 @@ from minikafka.page.dashboard.records.rows import (
     record_facts,
 )
 from minikafka.page.dashboard.records.schemas import RegistrySchemas
-from minikafka.page.dashboard.registry_access import RegistryAccess
+from minikafka.page.dashboard.registry_access import PageRegistry
 
 MOST_BODY: Final = 20 * 1024 * 1024  # of a record to write, which may be in base64
 MOST_READERS: Final = 16  # requests that read at a time; each has connections to brokers
@@ -93,7 +96,7 @@ class RecordsApi:
         self._schemas: Schemas | None = None
         world, options = context.world, context.options
         if options.registry is not None:
-            access = RegistryAccess(world.network, options.registry, options.registry_login)
+            access = PageRegistry(world.network, options.registry, options.registry_login)
             self._schemas = RegistrySchemas(access.get, world.clock.monotonic_ms)
         # A consumer's or a producer's request for metadata must not create a misspelled topic.
         self._config: ClientConfig = replace(
@@ -103,18 +106,17 @@ class RecordsApi:
     async def browse(self, request: Request) -> Response:
         """Return some records, and where to go on."""
         query = _query(request, {})
-        async with self._reading(query) as (consumer, logs, decoder):
-            row = partial(record_facts, decoder=decoder, most_bytes=query.most_bytes)
-            clock = self._context.world.clock
+        async with self._reading(query) as source:
+            row = partial(record_facts, decoder=source.decoder, most_bytes=query.most_bytes)
             facts: dict[str, Any] = {}
             rows: list[dict[str, Any]] = []
             if query.is_newest_first:
-                newest = NewestReading(clock, consumer, query, logs, decoder)
+                newest = NewestReading(source, query)
                 rows, facts = await newest.read(query.limit, row), newest.facts()
             if not rows and (query.wait_ms or not facts):
-                reading = ForwardReading(clock, consumer, query, logs, decoder)
+                reading = ForwardReading(source, query)
                 found = await reading.read(query.limit, query.wait_ms)
-                rows, facts = await rendered(clock, in_order(found), row), reading.facts()
+                rows, facts = await rendered(source.clock, in_order(found), row), reading.facts()
         return JSONResponse({"records": rows, **facts}, headers=_NO_STORE)
 
     async def export(self, request: Request) -> Response:
@@ -137,20 +139,20 @@ class RecordsApi:
         if kind == "csv":
             yield csv_line(CSV_COLUMNS)
         line = json_line if kind == "json" else csv_row
-        async with self._reading(query) as (consumer, logs, decoder):
-            row = partial(line, decoder=decoder, most_bytes=MOST_BYTES)
-            clock, left = self._context.world.clock, query.limit
+        async with self._reading(query) as source:
+            row = partial(line, decoder=source.decoder, most_bytes=MOST_BYTES)
+            left = query.limit
             reading: NewestReading | ForwardReading
             if query.is_newest_first:
-                reading = NewestReading(clock, consumer, query, logs, decoder)
+                reading = NewestReading(source, query)
             else:
-                reading = ForwardReading(clock, consumer, query, logs, decoder)
+                reading = ForwardReading(source, query)
             while left > 0 and reading.more:
                 before, most = reading.progress, min(left, MOST_AT_ONCE)
                 if isinstance(reading, NewestReading):
                     lines = await reading.read(most, row)
                 else:
-                    lines = await rendered(clock, await reading.read(most), row)
+                    lines = await rendered(source.clock, await reading.read(most), row)
                 if reading.progress == before:  # the download ends as an incomplete one
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"records of {query.topic}")
                 left -= len(lines)
@@ -167,20 +169,25 @@ class RecordsApi:
             raise HttpError(429, f"{MOST_READERS} requests are reading records already.")
 
     @asynccontextmanager
-    async def _reading(
-        self, query: ReadQuery
-    ) -> AsyncIterator[tuple[Consumer, dict[int, LogBounds], Decoder]]:
+    async def _reading(self, query: ReadQuery) -> AsyncIterator[Source]:
         self._check_readers()
         self._readers += 1
+        world = self._context.world
         try:
             logs = await find_logs(self._cluster, query)
-            config = replace(
-                _NEWEST if query.is_newest_first else _CONSUMER,
-                isolation_level="read_uncommitted" if query.uncommitted else "read_committed",
-            )
+            config = _NEWEST if query.is_newest_first else _CONSUMER
+            committed = replace(config, isolation_level="read_committed")
             decoder = Decoder(query.topic, query.key_as, query.value_as, self._schemas)
-            async with Consumer(self._context.world, self._config, config) as consumer:
-                yield consumer, logs, decoder
+            async with AsyncExitStack() as stack:
+                aborted: Aborted | None = None
+                if query.transaction == ABORTED:
+                    seeing = await stack.enter_async_context(
+                        Consumer(world, self._config, committed)
+                    )
+                    aborted = Aborted(world.clock, seeing, query.topic, logs)
+                used = config if query.uncommitted else committed
+                consumer = await stack.enter_async_context(Consumer(world, self._config, used))
+                yield Source(world.clock, consumer, logs, decoder, aborted)
         finally:
             self._readers -= 1
 

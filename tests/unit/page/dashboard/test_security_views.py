@@ -262,6 +262,8 @@ def test_users_and_quotas_are_set_and_listed(page: PageServer) -> None:
     assert made["command"].startswith("printf '%s\\n' '********' | minikafka users ")
     listed = page.get("/api/users?fresh=1&search=BO").json
     assert listed["users"] == [{"user": "bob", "mechanisms": {"SCRAM-SHA-256": 4096}}]
+    later = page.get("/api/users?from=1").json
+    assert (later["users"], later["matching"], later["from"]) == ([], 1, 1)
     act(page, "quotas-set", user="bob", producer_byte_rate=1e6)
     (row,) = page.get("/api/quotas?fresh=1").json["quotas"]
     assert (row["user"], row["key"], row["limit"]) == ("bob", "producer_byte_rate", 1e6)

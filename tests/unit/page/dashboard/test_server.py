@@ -254,6 +254,24 @@ def test_a_recording_is_not_recorded_over(tmp_path: Path) -> None:
     assert file.read_text() == "{}\n"
 
 
+@pytest.mark.mission("GLASS-118")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--bootstrap-server b:1 --registry host:8081", "--registry host:8081: it is no address"),
+        ("--bootstrap-server b:1 --registry-users file", "only with --registry"),
+        ("--recording {file} --registry http://host:8081", "not with --recording"),
+    ],
+)
+def test_a_wrong_registry_is_refused(tmp_path: Path, words: str, why: str) -> None:
+    file = tmp_path / "recording.ndjson"
+    file.write_text("{}\n")
+    parser = argparse.ArgumentParser()
+    ui.add_arguments(parser)
+    with pytest.raises(ConfigError, match=why):
+        ui.run(parser.parse_args(words.format(file=file).split()))
+
+
 @pytest.mark.mission("GLASS-18")
 def test_a_recording_is_written_and_shown_without_a_cluster(
     cluster: InsideCluster, tmp_path: Path

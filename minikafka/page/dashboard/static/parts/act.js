@@ -9,6 +9,7 @@ import { html, render, useEffect, useRef, useState } from "./html.js";
 import { argumentsOf, Fields, initialValues } from "./act_fields.js";
 import { copyText } from "./clipboard.js";
 import { Output } from "./output.js";
+import { accessReason } from "./sign_in.js";
 
 /**
  * @typedef {{name: string, type: string, required?: boolean, several?: boolean, choices?: string[], help?: string}} Field
@@ -40,6 +41,9 @@ export function reasonAgainst(state, name) {
   if (!hello) return "The page has no connection yet.";
   if (hello.live === false) return "This is a recording; it cannot be changed.";
   if (hello.read_only) return "The page was started with --read-only.";
+  const role = (state.acts ?? []).find((/** @type {any} */ act) => act.name === name)?.role;
+  const refused = accessReason(state.access, role);
+  if (refused) return refused;
   const supervised = SUPERVISED[/** @type {keyof typeof SUPERVISED} */ (name)];
   if (supervised && !(hello.supervised ?? []).includes(supervised.verb)) {
     return "Only the page of `minikafka up` can stop and start brokers, since `up` owns their processes.";

@@ -57,6 +57,6 @@ export function SearchForm({ label, fields, query, open, submit = "Show", requir
           ${choices.map((choice) => html`<option value=${choice}>${choice.replaceAll("_", " ")}</option>`)}</select>`
       : html`<input name=${name} type=${required ? "text" : "search"} autocomplete="off" spellcheck=${false} required=${required}
           value=${values[name] ?? ""} onInput=${(/** @type {any} */ event) => setValues({ ...values, [name]: event.target.value })} />`}</label>`)}
-    <div class="field"><span aria-hidden="true"> </span><button type="submit" class="primary">${submit}</button></div>
+    <button type="submit" class=${`send ${required ? "primary" : ""}`}>${submit}</button>
   </form>`;
 }

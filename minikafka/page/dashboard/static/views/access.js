@@ -119,7 +119,7 @@ function Answer({ asked, api }) {
   if (!facts) return html`<p class="muted" role="status">Reading…</p>`;
   const [look, said] = facts.allowed === null ? ["warn", "not known"] : facts.allowed ? ["good", "allowed"] : ["bad", "denied"];
   const rows = facts.rules.map((/** @type {any} */ row, /** @type {number} */ i) => ({ ...row, decides: i === 0 ? "decides" : "matches, too" }));
-  return html`<div role="status" aria-label="Answer">
+  return html`<div role="status" aria-label="Answer" class="answer">
     <p><span class=${`pill ${look}`}>${said}</span> ${facts.why}</p>
     ${facts.notes.map((/** @type {string} */ note) => html`<p key=${note} class="muted">${note}</p>`)}
   </div>

@@ -115,7 +115,7 @@ export function brokerFindings(state, partitions) {
     );
   }
   for (const { broker, facts } of all(state, "reachable")) {
-    if (facts.debug || gone.has(broker) || !minikafka(state, broker)) continue;
+    if (facts.debug || gone.has(broker) || !hasListener(state, broker)) continue;
     found.push(
       finding(
         `silent-${broker}`,
@@ -164,10 +164,11 @@ export function brokerFindings(state, partitions) {
   return found;
 }
 
-/** Whether a debug listener is expected of a broker. @param {State} state @param {number|null} broker */
-function minikafka(state, broker) {
+/** Whether a debug listener is expected of a broker: one whose settings name none has none by
+ * design, such as those of `minikafka up --secure`. @param {State} state @param {number|null} broker */
+function hasListener(state, broker) {
   const node = one(state, null, "node", String(broker));
-  return !node || node.version === undefined || node.version !== null || node.debug != null;
+  return !node || node.debug === undefined || node.debug !== null;
 }
 
 /** What the loss of a debug listener may mean. @param {string} reason */

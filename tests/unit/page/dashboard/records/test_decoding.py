@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import decimal
 import io
 import json
 import struct
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.network.http_client import HttpStatusError
 from minikafka.page.dashboard.records.decoder import Decoder, schema_id
-from minikafka.page.dashboard.records.decoding import DECODINGS, Decoded, decode_auto, hex_dump
+from minikafka.page.dashboard.records.decoding import DECODINGS, DecodedPart, decode_auto, hex_dump
 from minikafka.page.dashboard.records.packed import cbor, message_pack
 from minikafka.page.dashboard.records.schemas import UNKNOWN_FOR_MS, RegistrySchemas
 from minikafka.protocol.messages.offsets_log import OffsetCommitKey, OffsetCommitValue
@@ -31,7 +33,7 @@ def record(value: bytes | None, key: bytes | None = None, topic: str = "t") -> C
     return ConsumerRecord(topic, 0, 0, 0, key, value, (), 0)
 
 
-def decoded(value: bytes | None, how: str, topic: str = "t") -> Decoded:
+def decoded(value: bytes | None, how: str, topic: str = "t") -> DecodedPart:
     return Decoder(topic, "auto", how, None).value(record(value, topic=topic), 100)
 
 
@@ -67,7 +69,7 @@ def test_a_value_is_decoded_as_wished(how: str, data: bytes, text: str) -> None:
 @pytest.mark.mission("GLASS-115")
 def test_what_cannot_be_decoded_is_in_hex_and_says_why() -> None:
     for how in DECODINGS:
-        assert decoded(None, how) == Decoded("null", None)
+        assert decoded(None, how) == DecodedPart("null", None)
         found = decoded(b"\xc1{", how)
         if how not in ("text", "hex", "auto"):
             assert (found.how, found.text) == ("hex", "c1 7b  |.{|")
@@ -79,7 +81,7 @@ def test_what_cannot_be_decoded_is_in_hex_and_says_why() -> None:
     assert hex_dump(b"\x01" * 17, 100).text == (
         "000000  " + "01 " * 16 + " |" + "." * 16 + "|\n000010  " + "01" + " " * 47 + "|.|"
     )
-    assert decode_auto("é".encode() * 50, 51) == Decoded("text", "é" * 25, truncated=True)
+    assert decode_auto("é".encode() * 50, 51) == DecodedPart("text", "é" * 25, truncated=True)
 
 
 # RFC 8949, appendix A, but for numbers that JSON does not have.
@@ -145,6 +147,46 @@ def test_avro_is_read_as_fastavro_writes_it(value: Any) -> None:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), value)
     assert avro_value(AvroSchema(json.dumps(AVRO)).root, out.getvalue()) == value
+
+
+@pytest.mark.mission("GLASS-116")
+@given(
+    st.decimals(-(10**6), 10**6, places=2),
+    st.datetimes(*map(datetime.datetime.fromisoformat, ("1900-01-01", "2300-01-01"))),
+)
+def test_logical_types_of_avro_are_texts_for_people(
+    price: decimal.Decimal, at: datetime.datetime
+) -> None:
+    at = at.replace(microsecond=at.microsecond // 1000 * 1000)
+    types = {
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "fixed": {
+            "type": "fixed", "name": "F", "size": 8,
+            "logicalType": "decimal", "precision": 9, "scale": 2,
+        },
+        "at": {"type": "long", "logicalType": "timestamp-micros"},
+        "local": {"type": "long", "logicalType": "local-timestamp-millis"},
+        "day": {"type": "int", "logicalType": "date"},
+        "plain": {"type": "long", "logicalType": "of-nobody"},
+    }  # fmt: skip
+    fields = [{"name": name, "type": of} for name, of in types.items()]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    utc, out = at.replace(tzinfo=datetime.UTC), io.BytesIO()
+    value = {"price": price, "fixed": price, "at": utc, "local": at, "day": at.date(), "plain": 7}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    assert avro_value(AvroSchema(json.dumps(schema)).root, out.getvalue()) == {
+        "price": f"{price:.2f}" if price else "0.00",
+        "fixed": f"{price:.2f}" if price else "0.00",
+        "at": at.isoformat(timespec="microseconds") + "Z",
+        "local": at.isoformat(timespec="milliseconds"),
+        "day": at.date().isoformat(),
+        "plain": 7,
+    }
+
+
+def test_a_timestamp_beyond_the_calendar_stays_a_number() -> None:
+    root = AvroSchema('{"type": "long", "logicalType": "timestamp-millis"}').root
+    assert avro_value(root, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01") == 2**63 - 1
 
 
 NULLS = AvroSchema('{"type": "array", "items": "null"}').root

@@ -107,7 +107,7 @@ def test_rows_that_take_too_much_memory_are_fewer(monkeypatch: pytest.MonkeyPatc
     partitions = {0: [Stored(offset, offset, True) for offset in range(64)]}
     rows, before = step(partitions, {0: 64}, 32, None)
     assert rows[0] == (0, 63)
-    assert 1 <= len(rows) <= 10
+    assert 5 <= len(rows) <= 10
     assert before == {0: 64 - len(rows)}
 
 

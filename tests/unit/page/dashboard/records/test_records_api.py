@@ -17,6 +17,7 @@ import pytest
 from minikafka.aio import Producer
 from minikafka.page.dashboard.records import reading, records_api
 from minikafka.testing.inside.cluster import InsideCluster
+from tests.support.cluster.cluster_state import until
 from tests.support.page_server import PageServer, page_server
 from tests.support.registry_server import registry_server
 
@@ -84,6 +85,10 @@ def test_reading_begins_at_the_named_place(cluster: InsideCluster, page: PageSer
     assert values(**{"from": "latest"}) == []
     assert values(**{"from": f"time:{whole[5]['timestamp']}"})[-5:] == ["5", "6", "7", "8", "9"]
     assert values(contains="4") == ["4"]
+    at = whole[5]["timestamp"]
+    early = values(until=at)
+    assert early + values(**{"from": f"time:{at}"}) == [row["value"] for row in whole]
+    assert values(**{"from": "last:100"}, until=at) == early[::-1]
     assert values(partition=0, limit=2) == ["0", "1"]
 
 
@@ -286,6 +291,42 @@ def test_aborted_and_open_transactions_are_shown_on_request(
 
     assert values() == ["committed"]
     assert values(uncommitted=1) == ["committed", "aborted"]
+
+
+@pytest.mark.mission("GLASS-119")
+def test_records_are_found_by_the_state_of_their_transaction(
+    cluster: InsideCluster, page: PageServer
+) -> None:
+    cluster.create_topic("states", partitions=2)
+
+    async def write_some() -> None:
+        async with Producer(cluster.bootstrap, transactional_id="states") as producer:
+            await producer.init_transactions()
+            for number in range(12):
+                producer.begin_transaction()
+                for partition in (0, 1):
+                    value = f"{number}".encode()
+                    await producer.send_and_wait("states", value, partition=partition)
+                if number == 11:
+                    found.extend(values(state) for state in ("committed", "aborted", "open"))
+                if number % 3 == 1:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+
+    def values(state: str, **words: Any) -> list[int]:
+        rows = read(page, topic="states", transaction=state, uncommitted=1, **words)["records"]
+        return sorted({int(row["value"]) for row in rows})
+
+    found: list[list[int]] = []
+    asyncio.run(write_some())
+    assert found == [[0, 2, 3, 5, 6, 8, 9], [1, 4, 7, 10], [11]]
+    until(lambda: values("open") == [], "the markers are written")
+    assert values("aborted", partition=1, limit=2) == [1, 4]
+    last = read(page, topic="states", transaction="aborted", uncommitted=1, **{"from": "last:3"})
+    assert sorted(row["value"] for row in last["records"]) == ["10", "10", "7"]
+    wrong = page.get("/api/records?topic=states&transaction=aborted")
+    assert (wrong.status, wrong.json["error"]) == (400, "transaction=aborted needs uncommitted=1.")
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])
