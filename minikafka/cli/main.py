@@ -43,6 +43,10 @@ VERBS = {
         "minikafka.cli.processes.registry",
         "run a schema registry, which stores its schemas in a topic",
     ),
+    "schemas": (
+        "minikafka.cli.cluster.schemas",
+        "list, show, check, register and delete schemas of a registry",
+    ),
     "fake": (
         "minikafka.cli.processes.fake",
         "run brokers for tests in one process, with faults over HTTP",

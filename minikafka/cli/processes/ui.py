@@ -11,6 +11,7 @@ from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import at_least
 from minikafka.client.config import ClientConfig
+from minikafka.client.schema_registry import LOGIN_VARIABLE, RegistryAddress
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
@@ -49,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FILE", help="write everything that the page is sent into a recording"
     )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help=f"address of a schema registry; {LOGIN_VARIABLE}=NAME:PASSWORD in the environment "
+        "is the login",
+    )
     parser.add_argument("--supervisor-fd", type=at_least(0), help=argparse.SUPPRESS)
 
 
@@ -59,6 +66,11 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
+    if args.registry is not None:
+        try:
+            RegistryAddress.parse(args.registry)
+        except ValueError as error:
+            raise WrongUsage(f"--registry: {error}") from None
     client = None
     if args.recording is None:
         client = client_config(
@@ -88,6 +100,7 @@ async def serve(args: argparse.Namespace, client: ClientConfig | None) -> None:
         supervisor_fd=args.supervisor_fd,
         recording=args.recording,
         record=args.record,
+        registry=args.registry,
     )
     await serve_page(
         real_world(),

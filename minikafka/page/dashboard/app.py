@@ -40,6 +40,7 @@ from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
 from minikafka.page.dashboard.messages import Hello, json_text
 from minikafka.page.dashboard.recording import opened, record
+from minikafka.page.dashboard.schemas import registry_api
 from minikafka.page.dashboard.stage import Stage
 from minikafka.world.real.asgi_server import AsgiServer
 
@@ -51,6 +52,7 @@ EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
     cluster_api.routes,
     records_api.routes,
+    registry_api.routes,
 )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
+from minikafka.client.schema_registry import LOGIN_VARIABLE, RegistryAddress
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
@@ -24,6 +26,7 @@ class PageOptions:
     supervisor_fd: int | None = None
     recording: str | None = None  # a file to show instead of a cluster
     record: str | None = None  # a file to write all messages to
+    registry: str | None = None  # address of a schema registry, maybe with a login
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ class PageContext:
     @property
     def read_only(self) -> bool:
         return self.options.read_only
+
+    @property
+    def registry(self) -> RegistryAddress | None:
+        text = self.options.registry
+        return None if text is None else RegistryAddress.parse(text, os.environ.get(LOGIN_VARIABLE))
 
     @property
     def token(self) -> str:

@@ -160,7 +160,7 @@ CHANGES: Final[Sequence[tuple[str, str, str]]] = (
 # in ``run_client`` too.
 OTHERS: Final = {
     *("tokens", "features", "share-groups", "streams-groups", "transactions", "secure", "stop"),
-    *("zookeeper-security", "migrate", "pipeline"),
+    *("zookeeper-security", "migrate", "pipeline", "schemas"),
 }
 ATTEMPTS: Final = 50
 READING: Final = {

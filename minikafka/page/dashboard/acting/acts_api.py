@@ -14,6 +14,11 @@ from starlette.routing import BaseRoute, Route
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
+from minikafka.page.dashboard.acting.schema_acts import (
+    SCHEMA_ACTS,
+    schema_act_facts,
+    schema_command,
+)
 from minikafka.page.dashboard.acting.supervision import (
     Greeting,
     SupervisorError,
@@ -92,6 +97,8 @@ class ActsApi:
         rows = [
             act.facts(self._context.bootstrap) for act in ACTS.values() if act.changes or everything
         ]
+        if self._context.registry is not None:
+            rows += schema_act_facts(self._context.registry)
         if self._link is not None:
             rows += supervised_acts(self._link.greeting)
         return JSONResponse(rows, headers=_NO_STORE)
@@ -141,17 +148,22 @@ class ActsApi:
         self, name: str, arguments: Mapping[str, Any], dry_run: bool, preview: bool
     ) -> dict[str, Any]:
         context = self._context
+        act = ACTS.get(name) or (SCHEMA_ACTS.get(name) if context.registry else None)
         try:
-            found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
+            if context.registry is not None and name in SCHEMA_ACTS:
+                found = schema_command(name, arguments, context.registry, dry_run)
+            else:
+                found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
         except ActError as error:
-            if preview and name in ACTS:
+            if preview and act is not None:
                 return {"command": "", "problem": f"{error}."}
-            raise HttpError(400 if name in ACTS else 404, f"{error}.") from None
+            raise HttpError(400 if act is not None else 404, f"{error}.") from None
+        assert act is not None
         shown = {"command": shown_command(found)}
         if preview:
             return shown
         async with self._slots:
-            finished = await run_command(found, ACTS[name].timeout_s)
+            finished = await run_command(found, act.timeout_s)
         return {**shown, **_result(name, finished, dry_run)}
 
 

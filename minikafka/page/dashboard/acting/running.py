@@ -47,7 +47,7 @@ async def run_command(
     with contextlib.ExitStack() as files:
         process = await asyncio.create_subprocess_exec(
             *own_command(*command.words),
-            env={**os.environ, "PYTHONIOENCODING": "utf-8:backslashreplace"},
+            env={**os.environ, **command.secrets, "PYTHONIOENCODING": "utf-8:backslashreplace"},
             stdin=DEVNULL if command.stdin is None else _file_of(command.stdin, files),
             stdout=PIPE,
             stderr=PIPE,
