@@ -24,7 +24,7 @@ _SUBJECT: Final = ActField("subject", "name of the subject, such as orders-value
 _REGISTER: Final = (
     _SUBJECT,
     ActField("type", "of the schema", "choice", True, KINDS),
-    ActField("schema", "text of the schema", "body", True),
+    ActField("schema", "text of the schema", "document", True),
     ActField("reference", "schemas that it names, NAME=SUBJECT:VERSION each", several=True),
 )
 _DELETE: Final = (_SUBJECT, number("version", "default: all versions", least=1))

@@ -36,9 +36,9 @@ def routes(context: PageContext) -> list[BaseRoute]:
     api = RegistryApi(context)
     return [
         Route("/api/registry", api.about),
-        Route("/api/registry/subjects", api.subjects),
-        Route("/api/registry/subjects/{name:path}", api.subject),
-        Route("/api/registry/schema", api.schema),
+        Route("/api/subjects", api.subjects),
+        Route("/api/subjects/{name:path}", api.subject),
+        Route("/api/schema", api.schema),
     ]
 
 

@@ -73,7 +73,7 @@ def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
     first = act(page, "schemas-register", True, schema=ORDER, **given)
     assert (first["status"], first["errors"]) == (0, "")
     assert "this would be the first" in first["output"]
-    assert page.get("/api/registry/subjects").json["total"] == 0  # a check registers nothing
+    assert page.get("/api/subjects").json["total"] == 0  # a check registers nothing
     for text in (ORDER, WITH_NOTE):
         assert act(page, "schemas-register", schema=text, **given)["status"] == 0
     refused = act(page, "schemas-register", True, schema=OTHER_TYPE, **given)
@@ -83,17 +83,17 @@ def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
     assert forced["status"] == 1
     assert "incompatible" in forced["errors"]
 
-    listed = page.get("/api/registry/subjects?search=ORD").json
+    listed = page.get("/api/subjects?search=ORD").json
     use = {"strategy": "TopicNameStrategy", "topic": "orders", "part": "value", "exists": True}
     row = {"subject": "orders-value", "version": 2, "id": 2, "type": "AVRO", "use": use}
     assert listed == {"subjects": [row], "matching": 1, "total": 1, "more": False}
-    found = page.get("/api/registry/subjects/orders-value").json
+    found = page.get("/api/subjects/orders-value").json
     assert [each["version"] for each in found["versions"]] == [2, 1]
     assert (found["level"], found["use"], found["older"]) == ("BACKWARD", use, 0)
-    schema = page.get("/api/registry/schema?subject=orders-value&version=1").json
+    schema = page.get("/api/schema?subject=orders-value&version=1").json
     assert json.loads(schema["schema"]) == json.loads(ORDER)
     act(page, "schemas-level", subject="orders-value", level="NONE")
-    assert page.get("/api/registry/subjects/orders-value").json["level"] == "NONE"
+    assert page.get("/api/subjects/orders-value").json["level"] == "NONE"
     assert page.get("/api/registry").json["level"] == "BACKWARD"
 
 
@@ -110,16 +110,16 @@ def test_the_login_is_in_no_response_and_no_command(page: PageServer, url: str) 
 
 @pytest.mark.mission("GLASS-153")
 def test_what_is_missing_is_said(page: PageServer, cluster: InsideCluster) -> None:
-    missing = page.get("/api/registry/subjects/nothing-value")
+    missing = page.get("/api/subjects/nothing-value")
     assert (missing.status, "not found" in missing.json["error"]) == (404, True)
-    assert page.get("/api/registry/schema?subject=orders-value&version=x").status == 400
+    assert page.get("/api/schema?subject=orders-value&version=x").status == 400
     with page_server(cluster.client()[1], registry="http://127.0.0.1:9") as other:
-        away = other.get("/api/registry/subjects")
+        away = other.get("/api/subjects")
         assert away.status == 502
         assert away.json["error"].startswith("There is no response of the registry http://")
     with page_server(cluster.client()[1]) as without:
         assert without.get("/api/registry").json == {"address": None, "level": None}
-        assert without.get("/api/registry/subjects").status == 404
+        assert without.get("/api/subjects").status == 404
         assert without.post("/api/do/schemas-level", {}, Content_Type="application/json").status
 
 

@@ -115,7 +115,7 @@ function Input({ field, shared, value, state, api, change }) {
   if (field.type === "number") {
     return html`<input ...${shared} type="number" inputmode="numeric" value=${value} onInput=${onInput} />`;
   }
-  if (String(value).length > LONG) {
+  if (field.type === "lines" || String(value).length > LONG) {
     return html`<textarea ...${shared} rows="5" spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
   }
   return html`<input ...${shared} type="text" autocomplete="off" spellcheck=${false} value=${value} onInput=${onInput} />`;
