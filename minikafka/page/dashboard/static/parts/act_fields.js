@@ -85,7 +85,7 @@ function OneField({ field, value, fixed, state, api, change }) {
   if (fixed) {
     return html`<label class="field">${label}<input ...${shared} type="text" readonly value=${value} />${help}</label>`;
   }
-  return html`<label class="field">
+  return html`<label class=${field.type === "lines" ? "field lines" : "field"}>
     ${label}
     <${Input} field=${field} shared=${shared} value=${value} state=${state} api=${api} change=${change} />
     ${help}
@@ -116,7 +116,7 @@ function Input({ field, shared, value, state, api, change }) {
     return html`<input ...${shared} type="number" inputmode="numeric" value=${value} onInput=${onInput} />`;
   }
   if (field.type === "lines" || String(value).length > LONG) {
-    return html`<textarea ...${shared} rows="5" spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
+    return html`<textarea ...${shared} rows=${field.type === "lines" ? 12 : 5} spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
   }
   return html`<input ...${shared} type="text" autocomplete="off" spellcheck=${false} value=${value} onInput=${onInput} />`;
 }
