@@ -70,6 +70,7 @@ def test_only_the_first_failure_is_printed(
     assert capsys.readouterr().err == told
 
 
+@pytest.mark.mission("GLASS-152")
 def test_a_terminal_shows_the_time_that_is_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
