@@ -60,7 +60,8 @@ async def begin_moves(
             path, (topic, partition) = waiting.pop(replica), replica.partition
             print(
                 f"Successfully started moving log directory to {path} for replica "
-                f"{topic}-{partition} with broker {replica.broker}"
+                f"{topic}-{partition} with broker {replica.broker}",
+                flush=True,
             )
         if not waiting:
             return
@@ -319,7 +320,8 @@ async def execute(
         await throttle_log_dirs(admin, brokers, args.replica_alter_log_dirs_throttle)
     outcomes = await admin.alter_partition_reassignments(targets)
     _raise_for_failed("Error reassigning partition(s):", outcomes)
-    print(plural("Successfully started partition reassignment(s) for ", list(targets)))
+    started = plural("Successfully started partition reassignment(s) for ", list(targets))
+    print(started, flush=True)  # moves between log directories may take a while
     await begin_moves(admin, clock, directories, _timeout_ms(args))
 
 

@@ -225,8 +225,10 @@ async def serve_page(
         else:
             broadcast.set_ready()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
+        context = PageContext(
+            world, options, guard, broadcast, tasks, running, stopped.set, cluster
+        )
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))
         server = AsgiServer(page_app(context))
@@ -234,7 +236,7 @@ async def serve_page(
         ready(guard.address)
         await stopped.wait()
         broadcast.close()
-        for task in running:
+        for task in list(running):
             task.cancel()
         server.should_exit = True
         await serving

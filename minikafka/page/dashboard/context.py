@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
@@ -47,8 +48,15 @@ class PageContext:
     guard: Guard
     broadcast: Broadcast
     tasks: asyncio.TaskGroup
+    running: list[asyncio.Task[None]]  # cancelled when the server stops
     stop: Callable[[], None]  # ends the server
     cluster: ShownCluster | None = None
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` until it ends or the server stops."""
+        task = self.tasks.create_task(work)
+        self.running.append(task)
+        task.add_done_callback(self.running.remove)
 
     @property
     def bootstrap(self) -> str:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
+from minikafka.page.dashboard.acting.runs import Run, Runs
 from minikafka.page.dashboard.acting.schema_acts import (
     SCHEMA_ACTS,
     schema_act_facts,
@@ -26,6 +27,7 @@ from minikafka.page.dashboard.acting.supervision import (
     supervised_acts,
 )
 from minikafka.page.dashboard.context import HttpError, PageContext
+from minikafka.page.dashboard.guards import TOKEN_HEADER
 
 MAX_BODY: Final = 256 * 1024
 MAX_COMMANDS: Final = 4  # at a time; each is a process
@@ -39,6 +41,8 @@ def routes(context: PageContext) -> list[BaseRoute]:
     return [
         Route("/api/acts", acts.list_acts, methods=["GET"]),
         Route("/api/do/{name}", acts.do, methods=["POST"]),
+        Route("/api/runs", acts.list_runs, methods=["GET"]),
+        Route("/api/runs/{id:int}", acts.show_run, methods=["GET"]),
     ]
 
 
@@ -88,6 +92,7 @@ class ActsApi:
         self._context = context
         self._link = link
         self._slots = asyncio.Semaphore(MAX_COMMANDS)
+        self._runs = Runs(context.world.clock, context.spawn)
 
     async def list_acts(self, request: Request) -> Response:
         """List the acts that change something; with ``?all=1`` also verbs that only read."""
@@ -162,9 +167,36 @@ class ActsApi:
         shown = {"command": shown_command(found)}
         if preview:
             return shown
-        async with self._slots:
-            finished = await run_command(found, act.timeout_s)
-        return {**shown, **_result(name, finished, dry_run)}
+        timeout_s = act.timeout_s
+
+        async def work(run: Run) -> dict[str, Any]:
+            run.command = shown["command"]
+            async with self._slots:
+                finished = await run_command(found, timeout_s, output=run.output)
+            return {**shown, **_result(name, finished, dry_run)}
+
+        return await self._runs.keep(name, act.title, dry_run, work)
+
+    async def list_runs(self, request: Request) -> Response:
+        """List acts that run or have run, the newest first."""
+        self._check_token(request)
+        return JSONResponse([run.facts() for run in self._runs.newest()], headers=_NO_STORE)
+
+    async def show_run(self, request: Request) -> Response:
+        """Return one act with what it has printed so far."""
+        self._check_token(request)
+        run = self._runs.find(request.path_params["id"])
+        if run is None:
+            raise HttpError(404, "The page's process does not know this act any more.")
+        return JSONResponse(run.facts(with_output=True), headers=_NO_STORE)
+
+    def _check_token(self, request: Request) -> None:
+        """Let only those read what acts print who may act, too. Raises HttpError."""
+        guard = self._context.guard
+        if not guard.is_token(
+            request.headers.get(TOKEN_HEADER) or request.cookies.get(guard.cookie)
+        ):
+            raise HttpError(403, "The acts of a page are shown to the holder of its token only.")
 
 
 def _result(name: str, finished: Finished, dry_run: bool) -> dict[str, Any]:
