@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from minikafka.page.dashboard.acting.schema_acts import (
     schema_act_facts,
     schema_command,
 )
-from tests.browser.data_fixture import BOOTSTRAP, cluster
+from tests.browser.data_fixture import BOOTSTRAP, cluster, now
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
 from tests.browser.test_data_views import serious
 from tests.support.browser import OpenPage
@@ -182,3 +183,49 @@ def test_lines_that_two_texts_share_are_kept(
         [before, after],
     )
     assert found == expected
+
+
+@pytest.mark.mission("GLASS-156")
+def test_a_reload_finds_an_act_that_runs(process: FakePageProcess, open_page: OpenPage) -> None:
+    began, gate = threading.Event(), threading.Event()
+    run = {
+        "id": 3,
+        "name": "schemas-level",
+        "title": "Set a compatibility level",
+        "command": "minikafka schemas level",
+        "dry_run": False,
+        "begun_ms": now() - 5000,
+        "ended_ms": None,
+        "status": None,
+        "errors": "",
+    }
+
+    def slow(_: Query, body: Any) -> dict[str, Any]:
+        if not body["preview"]:
+            began.set()
+            gate.wait(20)
+        return {"command": "minikafka schemas level", "status": 0, "output": "", "errors": ""}
+
+    process.replies |= {
+        "/api/do/schemas-level": slow,
+        "/api/runs": lambda query, body: [run],
+        "/api/runs/3": lambda query, body: {**run, "output": "BACKWARD\n"},
+    }
+    tab = opened(open_page, process, "registry/orders-value")
+    tab.get_by_role("button", name="Compatibility…").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Execute").click()
+    assert began.wait(20)
+    tab.reload()
+    found = tab.get_by_role("region", name="An act of before")
+    expect(found.get_by_role("status")).to_contain_text("Set a compatibility level is running for")
+    assert serious(tab) == []
+    run |= {"ended_ms": now(), "status": 0}
+    expect(found.get_by_role("status")).to_contain_text("is done.")
+    found.get_by_text("Command and output").click()
+    expect(found.get_by_text("BACKWARD")).to_be_visible()
+    found.get_by_role("button", name="Dismiss").click()
+    expect(found).to_have_count(0)
+    gate.set()
+    tab.reload()
+    expect(tab.get_by_role("heading", name="orders-value")).to_be_visible()
+    expect(found).to_have_count(0)
