@@ -18,7 +18,7 @@ from minikafka.page.dashboard.acting.schema_acts import (
     schema_act_facts,
     schema_command,
 )
-from tests.browser.data_fixture import BOOTSTRAP, cluster, now
+from tests.browser.data_fixture import BOOTSTRAP, cluster, now, state
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
 from tests.browser.test_data_views import serious
 from tests.support.browser import OpenPage
@@ -229,3 +229,29 @@ def test_a_reload_finds_an_act_that_runs(process: FakePageProcess, open_page: Op
     tab.reload()
     expect(tab.get_by_role("heading", name="orders-value")).to_be_visible()
     expect(found).to_have_count(0)
+
+
+@pytest.mark.mission("GLASS-157")
+def test_moves_show_their_progress_and_time_to_go(
+    process: FakePageProcess, open_page: OpenPage
+) -> None:
+    move = {"replicas": [1, 2, 3], "adding": [3], "removing": [1]}
+    process.messages.append(state(None, ("reassignment", "orders-0", move)))
+    row = {
+        "topic": "orders",
+        "partition": 0,
+        "adding": [3],
+        "removing": [1],
+        "copied": 256 * 1024,
+        "total": 1024 * 1024,
+        "percent": 25,
+        "bytes_per_s": 8 * 1024,
+        "seconds_left": 96,
+    }
+    process.replies["/api/moves"] = lambda query, body: {"moves": [row], "total": 1}
+    for view in ("topics", "topics/orders"):
+        tab = opened(open_page, process, view)
+        moves = tab.get_by_role("region", name="Moves")
+        expect(moves).to_contain_text("25%, 256 KiB of 1 MiB")
+        expect(moves).to_contain_text("1 min 36 s")
+    assert serious(tab) == []

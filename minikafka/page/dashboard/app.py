@@ -32,7 +32,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api, records_api
+from minikafka.page.dashboard import cluster_api, moves_api, records_api
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.context import HttpError, PageContext, PageOptions, ShownCluster
@@ -51,6 +51,7 @@ BAD_GATEWAY: Final = 502
 EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
     cluster_api.routes,
+    moves_api.routes,
     records_api.routes,
     registry_api.routes,
 )

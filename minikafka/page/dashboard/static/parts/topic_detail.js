@@ -8,6 +8,7 @@ import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
 import { bytes, count, duration } from "./format.js";
 import { html, useState } from "./html.js";
+import { Moves } from "./moves.js";
 import { usePolled } from "./polled.js";
 import { BrokerIcon, BrokerName } from "./svg.js";
 import { Table } from "./table.js";
@@ -54,6 +55,7 @@ export function TopicDetail({ name, state, api, go }) {
       <${ActButton} act="topics-delete" label="Delete topic…" className="small danger" args=${{ topic: name }}
         state=${state} api=${api} fixed=${["topic"]} done=${() => go("topics")} />
     </div>
+    <${Moves} state=${state} api=${api} topic=${name} />
     <${Partitions} name=${name} partitions=${partitions} state=${state} shared=${shared} />
     <${Configs} name=${name} configs=${facts.configs} shared=${shared} />
   </div>`;
