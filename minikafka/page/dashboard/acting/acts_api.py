@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
-from minikafka.page.dashboard.acting.runs import Run, Runs
+from minikafka.page.dashboard.acting.runs import ActRun, ActRuns
 from minikafka.page.dashboard.acting.schema_acts import (
     SCHEMA_ACTS,
     schema_act_facts,
@@ -92,7 +92,7 @@ class ActsApi:
         self._context = context
         self._link = link
         self._slots = asyncio.Semaphore(MAX_COMMANDS)
-        self._runs = Runs(context.world.clock, context.spawn)
+        self._runs = ActRuns(context.world.clock, context.spawn)
 
     async def list_acts(self, request: Request) -> Response:
         """List the acts that change something; with ``?all=1`` also verbs that only read."""
@@ -169,7 +169,7 @@ class ActsApi:
             return shown
         timeout_s = act.timeout_s
 
-        async def work(run: Run) -> dict[str, Any]:
+        async def work(run: ActRun) -> dict[str, Any]:
             run.command = shown["command"]
             async with self._slots:
                 finished = await run_command(found, timeout_s, output=run.output)

@@ -24,7 +24,7 @@ UNAVAILABLE: Final = 503
 
 
 @dataclass(slots=True)
-class Run:
+class ActRun:
     """One run of an act. ``command`` is empty until it begins; ``reply`` is None until it ends."""
 
     id: int
@@ -58,27 +58,26 @@ class Run:
 
 
 Reply: TypeAlias = dict[str, Any]
+Work: TypeAlias = Callable[[ActRun], Awaitable[Reply]]
 # Starts a task that is cancelled when the server stops.
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 
 
-class Runs:
+class ActRuns:
     def __init__(self, clock: Clock, spawn: Spawn) -> None:
         self._clock = clock
         self._spawn = spawn
-        self._runs: deque[Run] = deque()
+        self._runs: deque[ActRun] = deque()
         self._ids = itertools.count(1)
 
-    async def keep(
-        self, name: str, title: str, dry_run: bool, work: Callable[[Run], Awaitable[Reply]]
-    ) -> Reply:
+    async def keep(self, name: str, title: str, dry_run: bool, work: Work) -> Reply:
         """Carry out ``work`` whatever becomes of the caller, and return its reply.
 
         ``work`` sets the command of its run when it begins. Raises what it raises, and HttpError
         if too many acts run, or the server stops."""
         if sum(run.ended_ms is None for run in self._runs) >= MOST_RUNNING:
             raise HttpError(UNAVAILABLE, f"{MOST_RUNNING} acts are running: wait for one to end.")
-        run = Run(next(self._ids), name, title, self._clock.wall_ms(), dry_run=dry_run)
+        run = ActRun(next(self._ids), name, title, self._clock.wall_ms(), dry_run=dry_run)
         self._runs.append(run)
         self._forget()
         outcome: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -86,7 +85,10 @@ class Runs:
         return await asyncio.shield(outcome)
 
     async def _carry_out(
-        self, run: Run, work: Callable[[Run], Awaitable[Reply]], outcome: asyncio.Future[Reply]
+        self,
+        run: ActRun,
+        work: Work,
+        outcome: asyncio.Future[Reply],
     ) -> None:
         try:
             run.reply = await work(run)
@@ -108,9 +110,9 @@ class Runs:
         for run in [run for run in self._runs if run.ended_ms is not None][: max(0, over)]:
             self._runs.remove(run)
 
-    def newest(self) -> list[Run]:
+    def newest(self) -> list[ActRun]:
         """Return the runs that have begun, the newest first."""
         return [run for run in reversed(self._runs) if run.command]
 
-    def find(self, number: int) -> Run | None:
+    def find(self, number: int) -> ActRun | None:
         return next((run for run in self.newest() if run.id == number), None)

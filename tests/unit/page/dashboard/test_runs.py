@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minikafka.page.dashboard.acting import running
-from minikafka.page.dashboard.acting.runs import MOST_RUNNING, MOST_RUNS, Run, Runs
+from minikafka.page.dashboard.acting.runs import MOST_RUNNING, MOST_RUNS, ActRun, ActRuns
 from minikafka.page.dashboard.context import HttpError
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.world import RealClock
@@ -69,9 +69,9 @@ def test_an_act_is_found_again_after_its_browser_has_gone(
 def test_a_page_that_stops_ends_its_acts() -> None:
     async def scenario() -> None:
         tasks: list[asyncio.Task[None]] = []
-        runs = Runs(RealClock(), lambda work: tasks.append(asyncio.ensure_future(work)))
+        runs = ActRuns(RealClock(), lambda work: tasks.append(asyncio.ensure_future(work)))
 
-        async def endless(run: Run) -> dict[str, Any]:
+        async def endless(run: ActRun) -> dict[str, Any]:
             run.command = "minikafka"
             await asyncio.Event().wait()
             return {}
@@ -90,13 +90,13 @@ def test_a_page_that_stops_ends_its_acts() -> None:
 def test_runs_are_bounded_and_their_errors_are_the_callers() -> None:
     async def scenario() -> None:
         tasks: set[asyncio.Task[None]] = set()
-        runs = Runs(RealClock(), lambda work: tasks.add(asyncio.ensure_future(work)))
+        runs = ActRuns(RealClock(), lambda work: tasks.add(asyncio.ensure_future(work)))
 
-        async def quick(run: Run) -> dict[str, Any]:
+        async def quick(run: ActRun) -> dict[str, Any]:
             run.command = "minikafka"
             return {"status": 0}
 
-        async def broken(run: Run) -> dict[str, Any]:
+        async def broken(run: ActRun) -> dict[str, Any]:
             run.command = "minikafka"
             raise OSError("no process")
 
@@ -109,7 +109,7 @@ def test_runs_are_bounded_and_their_errors_are_the_callers() -> None:
 
         gate = asyncio.Event()
 
-        async def slow(run: Run) -> dict[str, Any]:
+        async def slow(run: ActRun) -> dict[str, Any]:
             run.command = "minikafka"
             await gate.wait()
             return {"status": 0}
