@@ -99,7 +99,7 @@ def describe_text(
 def describe_table(topic: TopicView, configs: Mapping[str, str], moving: Moving) -> str:
     """Return a topic for a terminal: a head, its settings, and a table of its partitions."""
     count, factor = len(topic.partitions), topic_replication_factor(topic, moving)
-    head = f"{topic.name}: {count} partition{'' if count == 1 else 's'}, {factor} replicas each"
+    head = f"{topic.name}: partitions {count}, replication factor {factor}"
     settings = [f"  {key}={value}" for key, value in sorted(configs.items())]
     rows = [
         (
@@ -413,7 +413,7 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
                 print(topic_text(topic, configs[topic.name], moving))
     elif args.json:
         output.show_json([topic_facts(t, configs[t.name], moving) for t in found])
-    elif sys.stdout.isatty():
+    elif found and sys.stdout.isatty():
         print("\n\n".join(describe_table(t, configs[t.name], moving) for t in found))
     else:
         for topic in found:

@@ -213,8 +213,11 @@ async def serve_page(
     )
     stage = Stage(world.entropy.random_bytes(BOOT_BYTES).hex(), hello, world.clock.wall_ms())
     broadcast = Broadcast(world.clock, stage)
-    private = not is_loopback(host) or (
-        client is not None and client.security_protocol != "PLAINTEXT"
+    registry = options.registry_address
+    private = (
+        not is_loopback(host)
+        or (client is not None and client.security_protocol != "PLAINTEXT")
+        or (registry is not None and registry.login is not None)
     )
     guard = Guard(host, port, token, options.read_only, private)
     async with AsyncExitStack() as stack:

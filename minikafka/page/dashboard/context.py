@@ -29,6 +29,13 @@ class PageOptions:
     record: str | None = None  # a file to write all messages to
     registry: str | None = None  # address of a schema registry, maybe with a login
 
+    @property
+    def registry_address(self) -> RegistryAddress | None:
+        """Return the address of the registry with its login."""
+        if self.registry is None:
+            return None
+        return RegistryAddress.parse(self.registry, os.environ.get(LOGIN_VARIABLE))
+
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
@@ -72,8 +79,7 @@ class PageContext:
 
     @property
     def registry(self) -> RegistryAddress | None:
-        text = self.options.registry
-        return None if text is None else RegistryAddress.parse(text, os.environ.get(LOGIN_VARIABLE))
+        return self.options.registry_address
 
     @property
     def token(self) -> str:

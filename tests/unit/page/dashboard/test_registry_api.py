@@ -18,7 +18,7 @@ from minikafka.page.dashboard.acting.acts import shown_command
 from minikafka.page.dashboard.acting.schema_acts import schema_command
 from minikafka.page.dashboard.schemas.subject_names import SubjectUse, record_name, subject_use
 from minikafka.testing.inside.cluster import InsideCluster
-from tests.support.page_server import PageServer, page_server
+from tests.support.page_server import PageReply, PageServer, page_server
 from tests.support.registry_server import RegistryServer, registry_server
 
 ORDER = json.dumps(
@@ -67,13 +67,17 @@ def act(page: PageServer, name: str, dry_run: bool = False, **arguments: Any) ->
     return reply.json
 
 
+def read(page: PageServer, path: str) -> PageReply:
+    return page.get(path, X_Minikafka_Token=page.token)
+
+
 @pytest.mark.mission("GLASS-153")
 def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
     given: dict[str, Any] = {"subject": "orders-value", "type": "AVRO"}
     first = act(page, "schemas-register", True, schema=ORDER, **given)
     assert (first["status"], first["errors"]) == (0, "")
     assert "this would be the first" in first["output"]
-    assert page.get("/api/subjects").json["total"] == 0  # a check registers nothing
+    assert read(page, "/api/subjects").json["total"] == 0  # a check registers nothing
     for text in (ORDER, WITH_NOTE):
         assert act(page, "schemas-register", schema=text, **given)["status"] == 0
     refused = act(page, "schemas-register", True, schema=OTHER_TYPE, **given)
@@ -83,23 +87,25 @@ def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
     assert forced["status"] == 1
     assert "incompatible" in forced["errors"]
 
-    listed = page.get("/api/subjects?search=ORD").json
+    listed = read(page, "/api/subjects?search=ORD").json
     use = {"strategy": "TopicNameStrategy", "topic": "orders", "part": "value", "exists": True}
     row = {"subject": "orders-value", "version": 2, "id": 2, "type": "AVRO", "use": use}
     assert listed == {"subjects": [row], "matching": 1, "total": 1, "more": False}
-    found = page.get("/api/subjects/orders-value").json
+    found = read(page, "/api/subjects/orders-value").json
     assert [each["version"] for each in found["versions"]] == [2, 1]
     assert (found["level"], found["use"], found["older"]) == ("BACKWARD", use, 0)
-    schema = page.get("/api/schema?subject=orders-value&version=1").json
+    schema = read(page, "/api/schema?subject=orders-value&version=1").json
     assert json.loads(schema["schema"]) == json.loads(ORDER)
     act(page, "schemas-level", subject="orders-value", level="NONE")
-    assert page.get("/api/subjects/orders-value").json["level"] == "NONE"
-    assert page.get("/api/registry").json["level"] == "BACKWARD"
+    assert read(page, "/api/subjects/orders-value").json["level"] == "NONE"
+    assert read(page, "/api/registry").json["level"] == "BACKWARD"
 
 
 @pytest.mark.mission("GLASS-153")
 def test_the_login_is_in_no_response_and_no_command(page: PageServer, url: str) -> None:
-    shown = [page.get(path).body.decode() for path in ("/api/registry", "/api/acts")]
+    without_token = page.get("/api/subjects")
+    assert without_token.status == 403  # other users of this machine have no login
+    shown = [read(page, path).body.decode() for path in ("/api/registry", "/api/acts")]
     shown.append(json.dumps(act(page, "schemas-level", level="BACKWARD")))
     assert not any("cret" in text for text in shown)
     found = schema_command("schemas-level", {"level": "FULL"}, RegistryAddress.parse(url), False)
@@ -110,9 +116,9 @@ def test_the_login_is_in_no_response_and_no_command(page: PageServer, url: str) 
 
 @pytest.mark.mission("GLASS-153")
 def test_what_is_missing_is_said(page: PageServer, cluster: InsideCluster) -> None:
-    missing = page.get("/api/subjects/nothing-value")
+    missing = read(page, "/api/subjects/nothing-value")
     assert (missing.status, "not found" in missing.json["error"]) == (404, True)
-    assert page.get("/api/schema?subject=orders-value&version=x").status == 400
+    assert read(page, "/api/schema?subject=orders-value&version=x").status == 400
     with page_server(cluster.client()[1], registry="http://127.0.0.1:9") as other:
         away = other.get("/api/subjects")
         assert away.status == 502
