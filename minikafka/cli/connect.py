@@ -25,6 +25,9 @@ from minikafka.kernel.tls import TlsSettings
 from minikafka.network.login_networks import WrappedNetwork
 from minikafka.protocol.records.compression import Compression
 
+# Keys of a client's file that are no settings of a connection.
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+REGISTRY_URL = "schema.registry.url"  # of Confluent's serializers
 # Keys whose values are not those of our fields.
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _RENAMED = {"compression.type": "compression"}
@@ -57,16 +60,20 @@ def command_config(args: argparse.Namespace) -> dict[str, str]:
     """Return the keys of the --command-config file. As in Kafka's tools, --bootstrap-server wins
     over bootstrap.servers in the file. Raises WrongUsage if the file cannot be read."""
     file = getattr(args, "command_config", None)
-    if file is None:
-        return {}
-    try:
-        given = dict(parse_properties(Path(file).read_text(encoding="utf-8")))
-    except OSError as error:
-        raise WrongUsage(f"--command-config {file}: {error.strerror}") from None
-    except (ConfigError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"--command-config {file}: {error}") from None
-    given.pop("bootstrap.servers", None)
+    given = {} if file is None else client_file(file, "--command-config")
+    given.pop(BOOTSTRAP_SERVERS, None)
+    given.pop(REGISTRY_URL, None)
     return given
+
+
+def client_file(file: str, option: str) -> dict[str, str]:
+    """Return the keys of a client's .properties file. Raises WrongUsage if it cannot be read."""
+    try:
+        return dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise WrongUsage(f"{option} {file}: {error.strerror}") from None
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"{option} {file}: {error}") from None
 
 
 def _value(key: str, text: str, default: Any) -> Any:

@@ -28,6 +28,7 @@ INNER: Final[Mapping[str, str]] = {"array": "items", "map": "values"}
 
 MOST_STEPS: Final = 200_000  # to check the defaults of one schema
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SCALE: Final = 1_000
 _ORDERS: Final = ("ascending", "descending", "ignore")
 _MOST_BYTES: Final = 2**31 - 9  # the longest array of a JVM
 _LIMITS: Final[Mapping[str, int]] = {"int": 2**31, "long": 2**63}
@@ -56,9 +57,14 @@ class AvroField:
 
 
 class AvroType:
-    """A node of a schema in which names are resolved; a recursive schema is a cycle of nodes."""
+    """A node of a schema in which names are resolved; a recursive schema is a cycle of nodes.
+    ``logical`` is the name of its logical type, which matters to readers only, and ``scale`` that
+    of a decimal."""
 
-    __slots__ = ("aliases", "branches", "default", "fields", "kind", "name", "size", "symbols")
+    __slots__ = (
+        *("aliases", "branches", "default", "fields", "kind", "logical", "name"),
+        *("scale", "size", "symbols"),
+    )
 
     def __init__(self, kind: str, name: str = "") -> None:
         self.kind = kind
@@ -69,6 +75,13 @@ class AvroType:
         self.symbols: Sequence[str] = ()
         self.default: str | None = None
         self.size = 0
+        self.logical = ""
+        self.scale = 0
+
+    def note_logical(self, schema: Mapping[str, Json]) -> None:
+        logical, scale = schema.get("logicalType"), schema.get("scale", 0)
+        if isinstance(logical, str) and _is_integer(scale) and 0 <= scale <= _MOST_SCALE:
+            self.logical, self.scale = logical, scale
 
 
 class AvroParser:
@@ -99,7 +112,10 @@ class AvroParser:
             found = AvroType(kind)
             found.branches = [self.type_of(_required(schema, INNER[kind]), namespace)]
             return found
-        return self._referred(kind, namespace)
+        found = self._referred(kind, namespace)
+        if kind in PRIMITIVES:
+            found.note_logical(schema)
+        return found
 
     def _referred(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
@@ -133,6 +149,7 @@ class AvroParser:
         if kind == "enum":
             self._enum(found, schema)
         elif kind == "fixed":
+            found.note_logical(schema)
             size: Json = schema.get("size")
             if _is_integer(size) and 0 <= size <= _MOST_BYTES:
                 found.size = size

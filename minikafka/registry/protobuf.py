@@ -326,7 +326,7 @@ class ProtobufSchema:
         for name, each in (references or {}).items():
             self.files |= {**each.files, name: each.source}
         self.source: str = text
-        compiled = _compiled({**self.files, MAIN: text})
+        self.compiled = compiled = _compiled({**self.files, MAIN: text})
         self.descriptor = next(each for each in compiled.file if each.name == MAIN)
         self.types: Types = {}
         for file in compiled.file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from minikafka.registry import decisions, errors
@@ -147,7 +147,7 @@ class Registry:
             others = [await self._parse_stored(each, depth + 1) for each in referred]
             # protoc is another process, and a large schema takes a while.
             parsed = await asyncio.to_thread(
-                _parsed, schema.kind, schema.text, dict(zip(names, others, strict=True))
+                parsed_schema, schema.kind, schema.text, dict(zip(names, others, strict=True))
             )
             if len(self._parsed) >= MOST_PARSED:
                 del self._parsed[next(iter(self._parsed))]
@@ -172,7 +172,9 @@ class Registry:
         return await done
 
 
-def _parsed(kind: str, text: str, references: dict[str, ParsedSchema]) -> ParsedSchema:
+def parsed_schema(kind: str, text: str, references: Mapping[str, ParsedSchema]) -> ParsedSchema:
+    """Parse a schema, whose references are other ones by the names that it uses. Raises
+    RegistryError. It may take a while: protoc is another process."""
     others = list(references.values())
     if any(each.kind != kind for each in others):
         raise errors.invalid_schema("a reference has another type of schema")

@@ -9,6 +9,7 @@ from typing import Any
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
+from tests.support.page_site import OWNER
 
 BOOTSTRAP = "127.0.0.1:9092"
 NUM_TOPICS = 10_000
@@ -357,10 +358,14 @@ def record(offset: int, **more: Any) -> dict[str, Any]:
 
 
 def listed_topics(query: Query, _: Any) -> dict[str, Any]:
-    """10,000 names, searched and paged as `GET /api/topics` does."""
+    """10,000 names, searched and paged as `GET /api/topics` does, by name or by size."""
     names = ["orders", *(f"topic-{i:05}" for i in range(NUM_TOPICS - 1))]
     matching = [name for name in names if query.get("search", "").lower() in name]
-    rest = [name for name in matching if name > query.get("after", "")]
+    if query.get("sick") == "1":
+        matching = [name for name in matching if name == "orders"]
+    if query.get("descending") == "1":
+        matching.reverse()
+    rest = matching[int(query.get("skip", 0)) :]
     limit = int(query.get("limit", 100))
     rows = [
         {
@@ -370,6 +375,8 @@ def listed_topics(query: Query, _: Any) -> dict[str, Any]:
             "replication_factor": 3,
             "under_replicated": int(name == "orders"),
             "offline": 0,
+            "records_per_s": 12.5,
+            "size_bytes": 1_000_000 + names.index(name),
         }
         for name in rest[:limit]
     ]
@@ -398,30 +405,54 @@ def listed_groups(query: Query, _: Any) -> dict[str, Any]:
 
 
 class Records:
-    """A growing topic of one partition sequence: `GET /api/records` and `POST /api/produce`."""
+    """A growing topic whose offsets go over its partitions: `GET /api/records` and `POST
+    /api/produce`. One request looks at ``step`` records at most."""
 
-    def __init__(self, count: int = 250) -> None:
+    def __init__(self, count: int = 250, step: int = 5_000) -> None:
         self.rows = [record(offset) for offset in range(count)]
+        self.step = step
 
     def read(self, query: Query, _: Any) -> dict[str, Any]:
+        how, _, number = query.get("from", "earliest").partition(":")
+        if "before" in query or (how == "last" and "next" not in query):
+            return self._newest(query)
         end = len(self.rows)
-        limit = int(query.get("limit", 100))
         if "next" in query:
-            start = int(query["next"].split(":")[1])
+            start = _offset(query["next"])
         else:
-            how, _, number = query.get("from", "earliest").partition(":")
-            start = {
-                "earliest": 0,
-                "latest": end,
-                "last": max(0, end - int(number or 0)),
-                "offset": int(number or 0),
-                "time": 0,
-            }[how]
-        rows = self.rows[start : start + limit]
-        if "contains" in query:
-            rows = [row for row in rows if query["contains"] in row["key"] + row["value"]]
-        stop = min(end, start + limit)
-        return {"records": rows, "next": {"0": stop}, "more": stop < end}
+            starts = {"earliest": 0, "latest": end, "offset": int(number or 0), "time": 0}
+            start = starts[how]
+        found: list[dict[str, Any]] = []
+        at = start
+        while at < end and at < start + self.step and len(found) < int(query.get("limit", 100)):
+            found += [self.rows[at]] if matches(self.rows[at], query) else []
+            at += 1
+        return {
+            "records": [decoded(row, query) for row in found],
+            "next": {"0": at},
+            "more": at < end,
+            "looked_at": at - start,
+            "progress": {"done": at, "of": end},
+            "order": "oldest",
+            "older": None,
+        }
+
+    def _newest(self, query: Query) -> dict[str, Any]:
+        end = len(self.rows)
+        start = at = min(_offset(query.get("before", f"0:{end}")), end)
+        found: list[dict[str, Any]] = []
+        while at > 0 and at > start - self.step and len(found) < int(query.get("limit", 100)):
+            at -= 1
+            found += [self.rows[at]] if matches(self.rows[at], query) else []
+        return {
+            "records": [decoded(row, query) for row in found],
+            "next": {"0": end},
+            "more": at > 0,
+            "looked_at": start - at,
+            "progress": {"done": end - at, "of": end},
+            "order": "newest",
+            "older": {"0": at} if at > 0 else None,
+        }
 
     def produce(self, _: Query, body: Any) -> dict[str, Any]:
         if body["topic"] == "missing":
@@ -431,6 +462,90 @@ class Records:
             record(offset, key=body["key"], value=body["value"], headers=body["headers"])
         )
         return {"partition": 0, "offset": offset}
+
+
+def _offset(text: str) -> int:
+    return int(text.split(":")[1])
+
+
+def matches(row: Mapping[str, Any], query: Query) -> bool:
+    """Whether a record has what a query names; an expression is looked for as a text."""
+    text = f"{row['key']} {row['value']}"
+    wanted = query.get("contains", "")
+    if "case" not in query:
+        text, wanted = text.lower(), wanted.lower()
+    header = query.get("header", "")
+    return (
+        wanted in text
+        and query.get("key", row["key"]) == row["key"]
+        and (not header or header in ["=".join(one[:2]) for one in row["headers"]])
+        and query.get("where", "") in row["value"]
+    )
+
+
+def decoded(row: Mapping[str, Any], query: Query) -> dict[str, Any]:
+    """The record as it is decoded: as a schema, or named as what the query wishes."""
+    schema = {"id": 7, "subject": "orders-value", "version": 3, "type": "AVRO"}
+    parts = {}
+    for part in ("key", "value"):
+        how = query.get(f"{part}_as", "auto")
+        text = row[part] if how == "auto" else f"{how} of {row['offset']}"
+        as_it_is = {"as": "text" if how == "auto" else how, "text": text, "error": None}
+        parts[f"{part}_decoded"] = {**as_it_is, "schema": schema if how == "schema" else None}
+    return {**parts, **row}
+
+
+DECODINGS = {
+    "decodings": [
+        {"name": "auto", "label": "Automatic"},
+        {"name": "int64", "label": "Integer, 64 bits"},
+        {"name": "schema", "label": "By its schema"},
+    ],
+    "registry": "http://127.0.0.1:8081",
+}
+
+
+def topic_use() -> dict[str, Any]:
+    """What belongs to the topic `orders`, as `GET /api/topic-use/orders` has it."""
+    rule = {"principal": "User:alice", "host": "*", "operation": "READ", "permission": "ALLOW"}
+    return {
+        "records_per_s": 12.5,
+        "sizes": {str(p): {"1": 1024 * (p + 1), "2": 1024, "3": 1000} for p in range(3)},
+        "groups": [
+            {"group": "billing", "partitions": 3, "lag": 1_380, "lag_ms": 65_000,
+             "lag_exact": False}
+        ],
+        "acls": [
+            {"pattern_type": "LITERAL", "resource": "orders", **rule},
+            {"pattern_type": "PREFIXED", "resource": "ord", **rule, "permission": "DENY"},
+        ],
+        "no_acls": "",
+        "errors": [],
+    }  # fmt: skip
+
+
+def history(query: Query, _: Any) -> dict[str, Any]:
+    """An hour of whatever is wished, as `GET /api/history` has it."""
+    minutes = int(query["minutes"])
+    whats = {
+        "cluster": ["records", "size"],
+        "broker": ["messages_in", "size"],
+        "topic": ["records", "size"],
+        "group": ["lag", "lag_ms"],
+    }[query["of"]]
+    names = ["1", "2", "3"] if query["of"] == "broker" else [query.get("name", "")]
+    steps = range(minutes * 6 if minutes <= 60 else minutes)
+    step_ms = 60_000 * minutes // len(steps)
+    first_ms = now() // step_ms * step_ms - len(steps) * step_ms
+    return {
+        "step_ms": step_ms,
+        "at": [first_ms + step * step_ms for step in steps],
+        "lines": [
+            {"name": name, "what": what, "values": [1000 + step for step in steps]}
+            for name in names
+            for what in whats
+        ],
+    }
 
 
 def act(name: str) -> Any:
@@ -471,14 +586,18 @@ def cluster(**more: Any) -> FakePageProcess:
     """A fake page process of a cluster of three brokers. ``more`` goes into `hello`."""
     records = Records()
     replies = {
+        "/api/session": lambda query, body: OWNER,
         "/api/acts": lambda query, body: [one.facts(BOOTSTRAP) for one in ACTS.values()],
         "/api/topics": listed_topics,
         "/api/topics/orders": lambda query, body: topic_facts("orders"),
+        "/api/topic-use/orders": lambda query, body: topic_use(),
+        "/api/history": history,
         "/api/groups": listed_groups,
         "/api/groups/billing": lambda query, body: group_facts(lead=now() // 250 % 400),
         "/api/groups/returns": lambda query, body: share_group(),
         "/api/groups/counts": lambda query, body: streams_group(),
         "/api/records": records.read,
+        "/api/decodings": lambda query, body: DECODINGS,
         "/api/produce": records.produce,
         **{f"/api/do/{name}": act(name) for name in ACTS},
         **{

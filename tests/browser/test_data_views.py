@@ -356,7 +356,7 @@ def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
 ) -> None:
     opened(tab, process, "topics")
     topics = tab.get_by_role("region", name="Table of topics")
-    expect(tab.get_by_text("1–100 of 10000")).to_be_visible()
+    expect(tab.get_by_text("1–100 of 10,000")).to_be_visible()
     expect(topics.locator("tbody tr")).to_have_count(100)
     tab.get_by_role("button", name="Next").click()
     expect(topics.get_by_role("link", name="topic-00099", exact=True)).to_be_visible()
@@ -520,7 +520,7 @@ def test_an_export_has_the_query_of_the_view(tab: Page, process: FakePageProcess
     opened(tab, process, "records?topic=orders&partition=2&offset=17")
     tab.locator("[name=filter]").fill("paid")
     link = tab.get_by_role("link", name="Export CSV")
-    address = "api/export?topic=orders&from=offset%3A17&partition=2&contains=paid&format=csv"
+    address = "api/export?topic=orders&partition=2&from=offset%3A17&contains=paid&format=csv"
     expect(link).to_have_attribute("href", address)
 
 

@@ -165,6 +165,15 @@ def test_a_refused_connection_tells_an_ended_process(module_page: Page) -> None:
     assert "process has ended" in found["detail"]
 
 
+@pytest.mark.mission("GLASS-134")
+def test_a_broker_without_a_debug_listener_has_lost_none(module_page: Page) -> None:
+    """So are the brokers of a secured cluster: the protocol tells that they have none."""
+    kind, name, facts = node(1)
+    by_design = state((kind, name, {**facts, "debug": None}), broker=None)
+    silent = state(("reachable", "", {"debug": False, "reason": "none"}), broker=1)
+    assert findings(module_page, HEALTHY, by_design, silent) == []
+
+
 @pytest.mark.mission("GLASS-45")
 def test_repeats_become_one_link(module_page: Page) -> None:
     shrunk = [
@@ -306,34 +315,84 @@ def test_a_decided_transaction_without_its_markers(module_page: Page) -> None:
     assert findings(module_page, decided, dead, state(broker=3, at=AT + 5_000)) == []
 
 
-def consumers(lag: int, **facts: Any) -> tuple[str, str, dict[str, Any]]:
+def consumers(lag: int, end: int = 0, **facts: Any) -> tuple[str, str, dict[str, Any]]:
     offsets = [
-        {"topic": "orders", "partition": 0, "committed": 5, "log_end_offset": 5 + lag, "lag": lag}
-    ]
+        {"topic": "orders", "partition": 0, "committed": 1005, "log_end_offset": 1005 + lag,
+         "lag": lag}
+    ]  # fmt: skip
     known = {"group": "billing", "state": "Stable", "members": [{}], "offsets": offsets}
-    return "consumer_group", "billing", {**known, "lag": lag, **facts}
+    return "consumer_group", "billing", {**known, "lag": lag, "end": end, **facts}
 
 
-@pytest.mark.mission("GLASS-45")
+@pytest.mark.mission("GLASS-140")
 @pytest.mark.parametrize(
     ("lags", "lagging"),
     [
-        ([10 * second for second in range(20)], True),
-        ([200 - 10 * second for second in range(20)], False),  # it catches up
-        ([(second % 4) * 50 + 10 for second in range(20)], False),  # it reads in batches
-        ([500] * 20, False),
-        ([0, 10, 20, 30], False),  # too short to tell
+        ([100 * at for at in range(30)], True),
+        ([60 * at for at in range(30)], True),  # it reads less than is written
+        ([2000 - 10 * at for at in range(30)], False),  # it catches up
+        ([(at % 4) * 50 + 10 for at in range(30)], False),  # it reads in batches
+        ([20 + at * 20 // 29 for at in range(30)], False),  # 20 to 40: the commit is soon
+        ([22, 20, 31, 25] * 2 + [23, 40, 26, 30] * 3 + [27, 38, 33, 40] * 2, False),
+        ([500] * 30, False),
+        ([100 * at for at in range(15)], False),  # too short to tell
     ],
 )
 def test_a_group_lags_if_its_lag_grows(module_page: Page, lags: list[int], lagging: bool) -> None:
+    """Producers write 40 records a second; a look every 2.5 s."""
     messages = [
-        state(consumers(lag), broker=None, at=AT + 1000 * second) for second, lag in enumerate(lags)
+        state(consumers(lag, 100 * at), broker=None, at=AT + 2500 * at)
+        for at, lag in enumerate(lags)
     ]
     found = findings(module_page, *messages)
     assert kinds(found) == ([("lagging-group", "warning")] if lagging else [])
-    if lagging:
-        assert "by 10 records a second, 190 in all" in found[0]["title"]
-        assert "orders-0" in found[0]["detail"]
+    if lagging and lags[1] == 100:
+        assert "by 40 records a second, 2,900 in all" in found[0]["title"]
+        assert "Producers write 40 records a second." in found[0]["detail"]
+        assert "orders-0: 2,900 records, from offset 1,005 to 3,905" in found[0]["detail"]
+
+
+def beyond(*sick: dict[str, Any], **more: int) -> tuple[str, str, dict[str, Any]]:
+    held = {"leads": 40, "replicas": 179, "behind": 179}
+    facts = {"partitions": 179, "brokers": {"2": held}, "sick": list(sick)}
+    return "beyond", "", {**facts, "more_leaderless": 0, "more_under_replicated": 0, **more}
+
+
+@pytest.mark.mission("GLASS-141")
+def test_findings_and_numbers_are_of_all_topics(module_page: Page) -> None:
+    """34 described partitions have no leader, and 145 that are not described."""
+    described = [topic(f"t{number}", None, isr=(2,)) for number in range(34)]
+    reported = ("partition", "t900-0", {"is_leader": True, "leader": 2, "leader_epoch": 9,
+                                        "replicas": [1, 2, 3], "isr": [2]})  # fmt: skip
+    leaderless = {"what": "leaderless", "brokers": [1, 2, 3], "count": 140, "alone": 140,
+                  "partitions": ["t900-0"]}  # fmt: skip
+    under = {"what": "under_replicated", "brokers": [3], "count": 1200, "alone": 7,
+             "partitions": ["t901-0"]}  # fmt: skip
+    messages = [
+        state(node(1), node(2), node(3), *described, cluster(),
+              beyond(leaderless, under, more_leaderless=5), broker=None),
+        state(reported, broker=2),
+    ]  # fmt: skip
+    found = findings(module_page, *messages)
+    assert [one["title"] for one in found] == [
+        "174 partitions have no leader.",
+        "5 partitions have no leader.",
+        "1,200 partitions are under-replicated: broker 3 is not in the ISR.",
+    ]
+    assert found[0]["partitions"] == [*(f"t{number}-0" for number in range(34)), "t900-0"]
+    assert found[0]["count"] == 174
+    odd = module_page.evaluate(
+        """async (messages) => {
+            const { emptyState, reduceAll } = await import("/static/reducer.js");
+            const { oddStates } = await import("/static/parts/partitions.js");
+            return oddStates(reduceAll(emptyState(), messages));
+        }""",
+        [HELLO, *messages],
+    )
+    assert [(row["name"], row["count"]) for row in odd] == [
+        ("without a leader", 179),
+        ("under-replicated", 1200),
+    ]
 
 
 @pytest.mark.mission("GLASS-45")
@@ -342,8 +401,8 @@ def test_the_cluster_counts_findings_where_no_partition_or_broker_is_odd(
     module_page: Page, step: int, counted: list[tuple[str, int, bool]]
 ) -> None:
     messages = [
-        state(consumers(10 + step * second), broker=None, at=AT + 1000 * second)
-        for second in range(20)
+        state(consumers(10 + step * at, step * at), broker=None, at=AT + 3000 * at)
+        for at in range(30)
     ]
     odd = module_page.evaluate(
         """async (messages) => {

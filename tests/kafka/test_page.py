@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import confluent_kafka
 import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from minikafka import aio
 from minikafka.client.config import ClientConfig
@@ -38,7 +40,12 @@ TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "billing", "payments"
 OLDEST = "2.0.1"
 COUNT = 10
 TIMEOUT_S = 60.0
-TWO = {"transaction.state.log.replication.factor": 2, "offsets.topic.replication.factor": 2}
+TWO = {
+    "transaction.state.log.replication.factor": 2,
+    "offsets.topic.replication.factor": 2,
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 ONE = {"transaction.state.log.replication.factor": 1, "offsets.topic.replication.factor": 1}
 
 Entities: TypeAlias = dict[tuple[Any, str, str], Any]
@@ -163,6 +170,80 @@ def test_the_page_says_that_there_is_no_inside(page: PageServer) -> None:
         assert [kind for source, kind, _ in found if source == broker] == ["reachable"]
 
 
+RULES = (
+    ("prefixed", "guard", "allow", "User:ANONYMOUS", "Describe,Alter"),
+    ("literal", "*", "allow", "User:*", "Write,AlterConfigs"),
+    ("literal", "guarded", "deny", "User:ANONYMOUS", "Write"),
+    ("literal", "guarded", "allow", "User:other", "Read"),
+)
+
+
+def act(page: PageServer, act: str, **arguments: Any) -> None:
+    reply = page.post(
+        f"/api/do/{act}",
+        {"arguments": arguments},
+        Content_Type="application/json",
+        X_Minikafka_Token=page.token,
+    )
+    assert (reply.status, reply.json["status"]) == (200, 0), reply.json
+
+
+@pytest.mark.mission("GLASS-131", "GLASS-132")
+def test_the_page_decides_by_acls_as_kafka_does(page: PageServer, cluster: MixedCluster) -> None:
+    """Kafka's own decision for each operation is in its authorized operations (KIP-430)."""
+    cluster.create_topic("guarded", [1], [2])
+    rules = [
+        {
+            "resource": "topic",
+            "pattern": pattern,
+            "name": name,
+            "permission": permission,
+            "principal": principal,
+            "operation": operations,
+        }
+        for pattern, name, permission, principal, operations in RULES
+    ]
+    for rule in rules:
+        act(page, "acls-add", **rule)
+    try:
+        listed = page.get("/api/acls?fresh=1").json
+        assert listed["total"] == sum(len(rule["operation"].split(",")) for rule in rules)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        names = TopicCollection(["guarded"])
+        futures = admin.describe_topics(names, include_authorized_operations=True)
+        described = futures["guarded"].result(TIMEOUT_S)
+        theirs = {each.name.replace("_", "").lower() for each in described.authorized_operations}
+        query = "principal=User:ANONYMOUS&host=127.0.0.1&resource=topic&name=guarded"
+        operations = page.get("/api/acls/operations").json["topic"]
+        ours = {
+            operation.lower()
+            for operation in operations
+            if page.get(f"/api/acls/why?{query}&operation={operation}").json["allowed"]
+        }
+        assert ours == theirs
+        assert "describeconfigs" in ours  # implied
+        assert "write" not in ours  # denied by the name, allowed by the wildcard
+        free = page.get(
+            f"/api/acls/why?{query}&operation=ClusterAction".replace("topic", "cluster")
+        )
+        assert (free.json["allowed"], free.json["rules"]) == (None, [])
+        assert "allow.everyone.if.no.acl.found decides" in free.json["why"]
+    finally:
+        for rule in rules:
+            act(page, "acls-remove", **rule)
+
+
+@pytest.mark.mission("GLASS-131")
+def test_quotas_and_users_are_shown(page: PageServer) -> None:
+    act(page, "quotas-set", user="bob", client_defaults=True, producer_byte_rate=5e6)
+    act(page, "users-create", user="bob", password="s3cret", mechanism="SCRAM-SHA-512")
+    (row,) = page.get("/api/quotas?fresh=1").json["quotas"]
+    assert (row["user"], row["client_id"], row["limit"]) == ("bob", "<default>", 5e6)
+    (user,) = page.get("/api/users?fresh=1").json["users"]
+    assert user == {"user": "bob", "mechanisms": {"SCRAM-SHA-512": 4096}}
+    assert "has to log in" in page.get("/api/tokens").json["state"]
+
+
 def test_a_dead_broker_is_shown_and_its_partitions_too(
     page: PageServer, cluster: MixedCluster
 ) -> None:
@@ -200,6 +281,8 @@ def test_an_old_kafka_is_shown_without_the_apis_that_it_lacks(mixed: Mixed) -> N
             assert (found[key]["state"], found[key]["lag"]) == ("Stable", COUNT - 1)
             assert found[None, "cluster", ""]["errors"] == []
             assert page.get(f"/api/topics/{TOPIC}").json["configs"]
+            assert "too old" in page.get("/api/quotas").json["state"]
+            assert "no authorizer" in page.get("/api/acls").json["state"]
         consumer.close()
 
 

@@ -6,14 +6,14 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from minikafka.client.config import ClientConfig
-from minikafka.page.dashboard.app import serve_page
 from minikafka.page.dashboard.context import PageOptions
+from minikafka.page.dashboard.serving import Shown, serve_page
 from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.loop import run
 from minikafka.world.real.world import real_world
@@ -83,9 +83,17 @@ class PageServer(NamedTuple):
                 number = ""
 
 
-@contextmanager
-def page_server(client: ClientConfig | None, **options: Any) -> Iterator[PageServer]:
+def page_server(
+    client: ClientConfig | None, *, port: int = 0, **options: Any
+) -> AbstractContextManager[PageServer]:
     """Serve a page as the verb does, until the block ends."""
+    bootstrap = "" if client is None else client.bootstrap_servers
+    return served([Shown(PageOptions(bootstrap=bootstrap, **options), client)], port)
+
+
+@contextmanager
+def served(shown: Sequence[Shown], port: int = 0) -> Iterator[PageServer]:
+    """Serve the page of clusters until the block ends."""
     addresses: list[str] = []
     ready, stopped = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -96,15 +104,7 @@ def page_server(client: ClientConfig | None, **options: Any) -> Iterator[PageSer
 
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
-        bootstrap = "" if client is None else client.bootstrap_servers
-        await serve_page(
-            real_world(),
-            PageOptions(bootstrap=bootstrap, **options),
-            client,
-            bind(HOST, 0, exact=True),
-            stopped,
-            note,
-        )
+        await serve_page(real_world(), shown, bind(HOST, port, exact=True), stopped, note)
 
     thread = threading.Thread(target=lambda: run(serve()), name="page", daemon=True)
     thread.start()

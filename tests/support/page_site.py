@@ -17,6 +17,11 @@ STATIC: Final = ROOT / "minikafka" / "page" / "dashboard" / "static"
 RECORDINGS: Final = ROOT / "tests" / "browser" / "recordings"
 POLICY: Final = "default-src 'self'; img-src 'self' data:; style-src 'self'"
 BLANK: Final = b"<!doctype html><title>blank</title><link rel=icon href=data:,>"
+# What /api/session says to the holder of the page's token.
+OWNER: Final = {
+    "who": "token", "role": "administer", "way": "token", "may_read": True, "ways": ["token"],
+    "stale": False,
+}  # fmt: skip
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -91,7 +96,7 @@ class PageSite:
 
     def __init__(self) -> None:
         self.stream = HandStream()
-        self.responses: dict[str, Any] = {}  # JSON of paths below /api/
+        self.responses: dict[str, Any] = {"session": OWNER}  # JSON of paths below /api/
         self.posted: list[tuple[str, Any]] = []
         self.learn: Callable[[dict[str, Any]], Any] | None = None  # serves /api/learn
         self.port = 0

@@ -16,24 +16,26 @@ from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.security import SecretToken
 from minikafka.core.security.delegation_tokens import MAX_TIMESTAMP_MS
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.principals import Principal, parse_principal
 
 Action: TypeAlias = Callable[[Admin, argparse.Namespace], Coroutine[Any, Any, int]]
 ACTIONS: Final = ("create", "renew", "expire", "describe")
+NAMES_OF_TOKEN: Final = ("hmac", "token_id")  # exactly one of them
 # The options that go with one action, or with some, by their names in the parsed arguments.
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "create": ("max_life_time_period",),
-        "renew": ("hmac", "renew_time_period"),
-        "expire": ("hmac", "expiry_time_period"),
+        "renew": ("renew_time_period",),
+        "expire": ("expiry_time_period",),
         "describe": (),
     }
 )
 ALLOWED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "create": ("owner_principal", "renewer_principal"),
-        "renew": (),
-        "expire": (),
+        "renew": NAMES_OF_TOKEN,
+        "expire": NAMES_OF_TOKEN,
         "describe": ("owner_principal",),
     }
 )
@@ -75,6 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--expiry-time-period", **milliseconds, help="when it expires from now on; -1: now"
     )
     parser.add_argument("--hmac", metavar="BASE64", help="the HMAC of the token")
+    parser.add_argument(
+        "--token-id",
+        metavar="ID",
+        help="with --renew and --expire: the token, whose HMAC is then not in the command line",
+    )
     add_json_argument(parser, "print JSON (with --create and --describe)")
 
 
@@ -110,6 +117,8 @@ def action_of(args: argparse.Namespace) -> Action:
     others = sorted(given.difference(NEEDED[action], ALLOWED[action]))
     if others:
         raise WrongUsage(f"--{action} takes no {_option(others[0])}")
+    if action in ("renew", "expire") and len(given & {*NAMES_OF_TOKEN}) != 1:
+        raise WrongUsage(f"--{action} needs --hmac or --token-id")
     if args.json and action not in ("create", "describe"):
         raise WrongUsage("--json goes with --create and --describe only")
     if args.create and len(args.owner_principal) > 1:
@@ -143,6 +152,21 @@ def hmac_of(args: argparse.Namespace) -> bytes:
 # ----------------------------------------------------------------------------------------- actions
 
 
+async def secret_of(admin: Admin, args: argparse.Namespace) -> bytes:
+    """Return the HMAC of the token that the options name. Raises KafkaError,
+    DELEGATION_TOKEN_NOT_FOUND if this user sees no token of that id."""
+    if args.token_id is None:
+        return hmac_of(args)
+    for one in await admin.describe_delegation_tokens():
+        if one.token.token_id == args.token_id:
+            return one.hmac
+    raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, f"no token has the id {args.token_id}")
+
+
+def _name(args: argparse.Namespace) -> str:
+    return f"hmac :{args.hmac}" if args.token_id is None else f"tokenId :{args.token_id}"
+
+
 async def create(admin: Admin, args: argparse.Namespace) -> int:
     renewers = principals(args.renewer_principal)
     owner = next(iter(principals(args.owner_principal)), None)
@@ -164,10 +188,10 @@ async def create(admin: Admin, args: argparse.Namespace) -> int:
 async def renew(admin: Admin, args: argparse.Namespace) -> int:
     period_ms = args.renew_time_period
     print(
-        f"Calling renew token operation with hmac :{args.hmac} , renew-time-period :{period_ms}",
+        f"Calling renew token operation with {_name(args)} , renew-time-period :{period_ms}",
         flush=True,
     )
-    expiry_ms = await admin.renew_delegation_token(hmac_of(args), period_ms)
+    expiry_ms = await admin.renew_delegation_token(await secret_of(admin, args), period_ms)
     print(f"Completed renew operation. New expiry date : {_date(expiry_ms)}")
     return 0
 
@@ -175,10 +199,10 @@ async def renew(admin: Admin, args: argparse.Namespace) -> int:
 async def expire(admin: Admin, args: argparse.Namespace) -> int:
     period_ms = args.expiry_time_period
     print(
-        f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{period_ms}",
+        f"Calling expire token operation with {_name(args)} , expire-time-period :{period_ms}",
         flush=True,
     )
-    expiry_ms = await admin.expire_delegation_token(hmac_of(args), period_ms)
+    expiry_ms = await admin.expire_delegation_token(await secret_of(admin, args), period_ms)
     print(f"Completed expire operation. New expiry date : {_date(expiry_ms)}")
     return 0
 

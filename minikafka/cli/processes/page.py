@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -54,7 +55,8 @@ class PageProcess:
     """`minikafka ui` as a child with a supervisor link.
 
     ``log`` gets what it complains of; None: standard error of this process. ``on_end`` is called if
-    the page ends by itself after it has served.
+    the page ends by itself after it has served. ``registry`` is the address of a schema registry,
+    and ``registry_users`` the file of those who may use it; ``history`` is the file of its history.
     """
 
     def __init__(
@@ -63,13 +65,22 @@ class PageProcess:
         port: int | None = None,
         command_config: str | None = None,
         log: Path | None = None,
+        history: Path | None = None,
         on_end: Callable[[], None] = lambda: None,
+        registry: str | None = None,
+        registry_users: Path | None = None,
     ) -> None:
         self._arguments = ["--bootstrap-server", bootstrap]
+        if registry is not None:
+            self._arguments += ["--registry", registry]
+        if registry_users is not None:
+            self._arguments += ["--registry-users", str(registry_users)]
         if command_config is not None:
             self._arguments += ["--command-config", command_config]
         if port is not None:
             self._arguments += ["--port", str(port)]
+        if history is not None:
+            self._arguments += ["--history", str(history)]
         self._log = log
         self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None
@@ -140,7 +151,8 @@ class PageProcess:
     ) -> None:
         """Carry out one request after the other until the page ends."""
         assert self._address is not None
-        writer.write(greeting_line(brokers.greeting))
+        greeting = brokers.greeting
+        writer.write(greeting_line(greeting))
         try:
             while text := await reader.readline():
                 message = parse_line(text)
@@ -148,7 +160,11 @@ class PageProcess:
                     if not self._address.done():
                         self._address.set_result(str(message["page"]))
                     continue
-                writer.write(line(await _reply(message, brokers)))
+                reply = await _reply(message, brokers)
+                if brokers.greeting != greeting:
+                    greeting = brokers.greeting
+                    writer.write(greeting_line(greeting))
+                writer.write(line(reply))
                 await writer.drain()
         except (OSError, ValueError) as error:  # it has gone, or does not speak this protocol
             self._fail(str(error))
@@ -183,10 +199,18 @@ class InsideBrokers:
 
     def __init__(self, cluster: InsideCluster) -> None:
         self._cluster = cluster
+        self._paused: set[int] = set()
+        self._isolated: set[int] = set()
 
     @property
     def greeting(self) -> Greeting:
-        return Greeting(tuple(INSIDE_COMMANDS), self._cluster.broker_ids, INSIDE_COMMANDS)
+        return Greeting(
+            tuple(INSIDE_COMMANDS),
+            self._cluster.broker_ids,
+            INSIDE_COMMANDS,
+            tuple(sorted(self._paused)),
+            tuple(sorted(self._isolated)),
+        )
 
     async def act(self, verb: str, broker: int) -> None:
         """Raises SupervisorError, and what the cluster raises, which runs in another thread."""
@@ -206,13 +230,33 @@ class InsideBrokers:
         if verb != "start" and not is_running:
             raise SupervisorError(f"broker {broker} does not run")
         await asyncio.to_thread(acts[verb], broker)
+        self._note(verb, broker)
+
+    def _note(self, verb: str, broker: int) -> None:
+        """Keep which brokers can be resumed or join again; one that has ended can do neither."""
+        match verb:
+            case "pause":
+                self._paused.add(broker)
+            case "isolate":
+                self._isolated.add(broker)
+            case "resume":
+                self._paused.discard(broker)
+            case "rejoin":
+                self._isolated.discard(broker)
+            case _:
+                self._paused.discard(broker)
+                self._isolated.discard(broker)
 
 
 @contextmanager
-def page_beside(cluster: InsideCluster, port: int | None) -> Iterator[str]:
-    """Run the page beside a cluster in this process; yield what the ready line says of it."""
+def page_beside(
+    cluster: InsideCluster, port: int | None, registry: str | None = None
+) -> Iterator[str]:
+    """Run the page beside a cluster in this process; yield what the ready line says of it.
+    ``registry`` is the address of a schema registry."""
     thread = LoopThread("page")
-    page = PageProcess(cluster.bootstrap, port, on_end=lambda: complain("the page has ended"))
+    ended = partial(complain, "the page has ended")
+    page = PageProcess(cluster.bootstrap, port, on_end=ended, registry=registry)
     thread.start()
     try:
         address: str | None = None

@@ -206,12 +206,15 @@ def up_inside(args: argparse.Namespace) -> int:
     def beside(cluster: InsideCluster) -> Iterator[str]:
         with ExitStack() as stack:
             words = []
+            registry: str | None = None
             if registry_port is not None:
-                words.append(stack.enter_context(registry_beside(cluster.bootstrap, registry_port)))
+                word = stack.enter_context(registry_beside(cluster.bootstrap, registry_port))
+                words.append(word)
+                registry = word.removeprefix("registry=")
             if has_page(args):
                 from minikafka.cli.processes.page import page_beside
 
-                words.append(stack.enter_context(page_beside(cluster, page_port)))
+                words.append(stack.enter_context(page_beside(cluster, page_port, registry)))
             yield " ".join(words)
 
     return run_inside(args.brokers, args.base_port, overrides, beside, debug_ports)
@@ -271,6 +274,7 @@ class Supervisor:
         self._page: PageProcess | None = None
         self._registry_port: int | None = args.registry
         self._registry: RegistryProcess | None = None
+        self._registry_users: Path | None = None
         self._stop = asyncio.Event()
         self._ready = False
         self._failed = False
@@ -362,12 +366,14 @@ class Supervisor:
             self._brokers.append(child)
         self._all += self._brokers
         if self._registry_port is not None:
-            config = users = None
+            config = None
             if self._security is not None:
                 config = self._security.admin_config
-                users = self._security.write_registry_users()
+                self._registry_users = self._security.write_registry_users()
             bootstrap, home = ",".join(self._addresses), self._home("registry")
-            self._registry = RegistryProcess(bootstrap, self._registry_port, home, config, users)
+            self._registry = RegistryProcess(
+                bootstrap, self._registry_port, home, config, self._registry_users
+            )
 
     def _home(self, name: str) -> Path:
         home = self._root / name
@@ -421,7 +427,8 @@ class Supervisor:
             await self._start(child)
             if child not in self._brokers:
                 await self._until_zookeeper_serves(child)
-        await self._start_page()
+        if self._registry_port != 0:
+            await self._start_page(self._registry_address)
         ready = asyncio.create_task(self._announce())
         disks = asyncio.create_task(self._watch_disks())
         stopping = asyncio.create_task(self._stop.wait())
@@ -512,6 +519,8 @@ class Supervisor:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await wait_until_ready(self._addresses, security)
                 registry = await self._start_registry()
+            if self._registry_port == 0:
+                await self._start_page(registry)
         except TimeoutError:
             complain(f"the cluster is not ready after {READY_TIMEOUT_S} s")
             self._failed = True
@@ -567,7 +576,8 @@ class Supervisor:
                 complain(f"{', '.join(hanging)} did not stop within {STOP_LIMIT_S} s: killed")
                 self._failed = True
                 self._kill_all()
-            if group is self._brokers:
+            # When all processes have ended by themselves, those of others go on.
+            if group is self._brokers and self._signals:
                 await asyncio.gather(*map(self._stop_restarted, self._ports))
 
     async def _stop_restarted(self, number: int) -> None:
@@ -597,8 +607,14 @@ class Supervisor:
     def _page_log(self) -> Path:
         return self._root / "page" / "log"
 
-    async def _start_page(self) -> None:
-        """Start the page while the brokers start; it is never the reason why a cluster fails."""
+    @property
+    def _registry_address(self) -> str | None:
+        """Where the registry will be, unless the system chooses its port."""
+        return f"http://127.0.0.1:{self._registry_port}" if self._registry_port else None
+
+    async def _start_page(self, registry: str | None) -> None:
+        """Start the page, while the brokers start if that is possible; it is never the reason why
+        a cluster fails."""
         if not self._has_page or self._stop.is_set():
             return
         from minikafka.cli.processes.page import PageProcess
@@ -610,7 +626,10 @@ class Supervisor:
             self._page_port,
             config,
             self._page_log,
+            self._root / "page" / "history",
             lambda: complain(f"the page has ended (log: {self._page_log})"),
+            registry,
+            None if registry is None else self._registry_users,
         )
         try:
             await page.start(self)
@@ -629,7 +648,9 @@ class Supervisor:
             verb: f"kill -{number.value} $(cat {home}/pid)" for verb, number in SIGNALS.items()
         }
         commands = {"start": f"minikafka broker --config {home}/server.properties", **kills}
-        return Greeting(tuple(commands), tuple(range(1, len(self._brokers) + 1)), commands)
+        numbered = dict(enumerate(self._brokers, 1))
+        paused = tuple(id for id, child in numbered.items() if child.running and child.is_paused)
+        return Greeting(tuple(commands), tuple(numbered), commands, paused)
 
     async def act(self, verb: str, broker: int) -> None:
         """Do what the page asks for. Raises SupervisorError."""

@@ -106,6 +106,15 @@ class ConfigAdmin:
             calls.describe_quotas(entity), self.session.deadline_ms(timeout_ms)
         )
 
+    async def describe_all_client_quotas(
+        self, *, timeout_ms: int | None = None
+    ) -> list[DescribedQuota]:
+        """Return the quotas of all entities. Raises KafkaError, UNSUPPORTED_VERSION by brokers
+        before Kafka 2.6."""
+        return await self.session.call_any_retrying(
+            calls.describe_all_quotas(), self.session.deadline_ms(timeout_ms)
+        )
+
     async def alter_client_quotas(
         self,
         entity: EntityNames,

@@ -158,11 +158,15 @@ def newer(old: TopicView | None, new: TopicView) -> TopicView:
     """Return ``new`` with those partitions of ``old`` whose leader epoch is higher there."""
     if old is None or old.topic_id != new.topic_id:
         return new
-    partitions = dict(new.partitions)
-    for number, known in old.partitions.items():
-        received = partitions.get(number)
-        if received is not None and NO_EPOCH != received.leader_epoch < known.leader_epoch:
-            partitions[number] = known
+    higher = {
+        number: known
+        for number, known in old.partitions.items()
+        if (received := new.partitions.get(number)) is not None
+        and NO_EPOCH != received.leader_epoch < known.leader_epoch
+    }
+    if not higher:  # a large cluster is merged every few seconds
+        return new
+    partitions = {**new.partitions, **higher}
     return TopicView(new.name, new.topic_id, new.is_internal, new.error, partitions)
 
 

@@ -50,6 +50,14 @@ class Decision(NamedTuple):
     found: bool = True
 
 
+class Explanation(NamedTuple):
+    """A decision with all bindings that match the client and the operation. Denies come first, and
+    the first binding is the one that decides."""
+
+    decision: Decision
+    matching: tuple[AclBinding, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class AclRules:
     """Kafka's ``super.users`` (``Type:name`` texts) and ``allow.everyone.if.no.acl.found``."""
@@ -61,9 +69,10 @@ class AclRules:
 class _ResourceAcls:
     """The entries of one pattern, by principal: a resource may have thousands of users."""
 
-    __slots__ = ("by_principal", "stored")
+    __slots__ = ("by_principal", "pattern", "stored")
 
-    def __init__(self, stored: VersionedAcls) -> None:
+    def __init__(self, pattern: ResourcePattern, stored: VersionedAcls) -> None:
+        self.pattern = pattern
         self.stored = stored
         self.by_principal: dict[str, list[AclEntry]] = {}
         for entry in sorted(stored.entries):
@@ -148,7 +157,7 @@ class AclCache:
             if pattern.pattern_type is PatternType.PREFIXED:
                 self._count_length(pattern, -1)
         if acls.entries:
-            patterns[pattern.name] = _ResourceAcls(acls)
+            patterns[pattern.name] = _ResourceAcls(pattern, acls)
             for entry in acls.entries:
                 self._names.setdefault(_names_key(pattern, entry), set()).add(pattern.name)
             if pattern.pattern_type is PatternType.PREFIXED:
@@ -209,23 +218,53 @@ class AclCache:
         resource_type: AclResourceType,
         name: str,
     ) -> Decision:
-        found = False
         allow: AclEntry | None = None
+        for binding in self._matching(principal, host, operation, resource_type, name):
+            if binding.entry.permission is PermissionType.DENY:
+                return Decision(False, binding.entry)
+            allow = allow or binding.entry
+        if allow is None and next(self._types[resource_type].affecting(name), None) is None:
+            return Decision(self.rules.allow_everyone, found=False)
+        return Decision(allow is not None, allow)
+
+    def explain(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+    ) -> Explanation:
+        """Decide like ``decide``, and return the bindings from which the decision follows."""
+        question = (principal, host, operation, resource_type, name)
+        matching = sorted(
+            self._matching(*question),
+            key=lambda binding: binding.entry.permission is not PermissionType.DENY,
+        )
+        return Explanation(self._decide(*question), tuple(matching))
+
+    def _matching(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+    ) -> Iterator[AclBinding]:
+        """Yield the Denies and Allows that match the client and the operation."""
         allowed_by = (AclOperation.ALL, *allowing(operation))
         for acls in self._types[resource_type].affecting(name):
-            found = True
-            for who in (principal, WILDCARD_PRINCIPAL):
+            for who in dict.fromkeys((principal, WILDCARD_PRINCIPAL)):
                 for entry in acls.by_principal.get(who, ()):
                     if entry.host not in (host, WILDCARD):
                         continue
                     if entry.permission is PermissionType.DENY:
-                        if entry.operation in (operation, AclOperation.ALL):
-                            return Decision(False, entry)
-                    elif entry.permission is PermissionType.ALLOW and entry.operation in allowed_by:
-                        allow = allow or entry
-        if not found:
-            return Decision(self.rules.allow_everyone, found=False)
-        return Decision(allow is not None, allow)
+                        matches = entry.operation in (operation, AclOperation.ALL)
+                    else:
+                        is_allow = entry.permission is PermissionType.ALLOW
+                        matches = is_allow and entry.operation in allowed_by
+                    if matches:
+                        yield AclBinding(acls.pattern, entry)
 
     def decide_any(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType

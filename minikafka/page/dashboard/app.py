@@ -1,15 +1,13 @@
 """The routes of the page as an ASGI application: files, snapshot, stream, and those of EXTRAS.
 
-``serve_page`` serves the page of a cluster, or of a recording, until it is stopped.
+With several clusters each has an application of its own, below its name.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,22 +25,22 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from minikafka.client.admin.admin import Admin
-from minikafka.client.config import ClientConfig
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.listeners import is_loopback
-from minikafka.kernel.ports import World
-from minikafka.page.dashboard import cluster_api, moves_api, records_api
+from minikafka.page.dashboard import cluster_api, moves_api, topic_api
+from minikafka.page.dashboard.access import session_api
+from minikafka.page.dashboard.access.audit import AuditError, AuditLog
 from minikafka.page.dashboard.acting import acts_api
-from minikafka.page.dashboard.broadcast import Broadcast
-from minikafka.page.dashboard.context import HttpError, PageContext, PageOptions, ShownCluster
-from minikafka.page.dashboard.follow import Follow
+from minikafka.page.dashboard.context import (
+    IDENTITY,
+    HttpError,
+    PageContext,
+)
 from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
-from minikafka.page.dashboard.messages import Hello, json_text
-from minikafka.page.dashboard.recording import opened, record
+from minikafka.page.dashboard.history import history_api
+from minikafka.page.dashboard.messages import json_text
+from minikafka.page.dashboard.records import records_api
 from minikafka.page.dashboard.schemas import registry_api
-from minikafka.page.dashboard.stage import Stage
-from minikafka.world.real.asgi_server import AsgiServer
+from minikafka.page.dashboard.security import security_api
 
 STATIC: Final = Path(__file__).parent / "static"
 BAD_GATEWAY: Final = 502
@@ -50,10 +48,14 @@ BAD_GATEWAY: Final = 502
 # Each returns the routes of a subject.
 EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
+    history_api.routes,
+    topic_api.routes,
     cluster_api.routes,
     moves_api.routes,
     records_api.routes,
     registry_api.routes,
+    session_api.routes,
+    security_api.routes,
 )
 
 
@@ -71,21 +73,34 @@ def page_app(context: PageContext) -> Starlette:
         routes += extra(context)
     return Starlette(
         routes=routes,
-        middleware=[Middleware(GuardMiddleware, guard=context.guard)],
+        middleware=[Middleware(GuardMiddleware, guard=context.guard, audit=context.audit)],
         exception_handlers={
             HttpError: http_error,
             KafkaError: _gateway_error,
             OSError: _gateway_error,
+            AuditError: _audit_error,
         },
     )
 
 
-class GuardMiddleware:
-    """Refuses requests as ``Guard`` says, and adds its headers to every response."""
+def clusters_app(contexts: Mapping[str, PageContext]) -> Starlette:
+    """Return the application of several clusters: that of each below its name, which ``contexts``
+    has, and the address without a name leads to the first one."""
+    name, first = next(iter(contexts.items()))
+    guarded = Middleware(GuardMiddleware, guard=first.guard, audit=first.audit)
+    entry = Route("/", _entry(first.guard, name), middleware=[guarded])
+    mounted = [Mount(f"/{name}", page_app(context)) for name, context in contexts.items()]
+    return Starlette(routes=[entry, *mounted])
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+
+class GuardMiddleware:
+    """Refuses requests as ``Guard`` says, and adds its headers to every response. ``audit`` gets
+    what was refused to somebody who is known."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, audit: AuditLog | None = None) -> None:
         self._app = app
         self._guard = guard
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,21 +120,38 @@ class GuardMiddleware:
                 ]
             await send(message)
 
-        refusal = self._guard.refusal(asked(Request(scope), self._guard.cookie))
+        request = asked(Request(scope), self._guard)
+        scope[IDENTITY] = identity = self._guard.identity(request)
+        refusal = self._guard.refusal(request)
         if refusal is not None:
+            if self._audit is not None and identity is not None:
+                with suppress(AuditError):  # it is refused whether or not that can be logged
+                    self._audit.refused(identity, request.peer, request.path, refusal)
             response = JSONResponse({"error": refusal}, FORBIDDEN)
             await response(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
 
-def asked(request: Request, cookie: str) -> Asked:
+def asked(request: Request, guard: Guard) -> Asked:
     headers = request.headers
-    token = headers.get(TOKEN_HEADER) or request.cookies.get(cookie)
+    token = headers.get(TOKEN_HEADER) or request.cookies.get(guard.cookie)
+    named = guard.doors.user_header
+    users = [] if named is None else headers.getlist(named)
     host, origin = headers.get("host", ""), headers.get("origin")
     # Not the path of ``request.url``, of which the Host header is a part.
-    path, site = request.scope["path"], headers.get("sec-fetch-site")
-    return Asked(request.method, path, host, origin, token, site)
+    path = request.scope["path"].removeprefix(root_of(request)) or "/"
+    site = headers.get("sec-fetch-site")
+    return Asked(
+        *(request.method, path, host, origin, token, site),
+        user=users[0] if len(users) == 1 else None,
+        peer=None if request.client is None else request.client.host,
+    )
+
+
+def root_of(request: Request) -> str:
+    """Return the path below which the application is, "" if it is alone."""
+    return str(request.scope.get("root_path", ""))
 
 
 def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Response]:
@@ -131,12 +163,27 @@ def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Re
             if not (STATIC / name).is_file():
                 raise HttpError(404, "The files of the page are not installed.")
             return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
-        response = RedirectResponse("/", status_code=303)
-        if guard.is_token(token):
-            response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
-        return response
+        return _welcome(guard, token, f"{root_of(request)}/")
 
     return page
+
+
+def _entry(guard: Guard, name: str) -> Callable[[Request], Response]:
+    def entry(request: Request) -> Response:
+        return _welcome(guard, request.query_params.get("token"), f"/{name}/")
+
+    return entry
+
+
+def _welcome(guard: Guard, token: str | None, address: str) -> Response:
+    """Send the browser to an address, with a cookie for the token if that is right."""
+    known = token is not None and guard.identity_of_token(token) is not None
+    query = "" if known or token is None else "?wrong-token"
+    response = RedirectResponse(f"{address}{query}", status_code=303)
+    if known:
+        assert token is not None
+        response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
+    return response
 
 
 def _snapshot(context: PageContext) -> Callable[[Request], object]:
@@ -191,56 +238,8 @@ def _gateway_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": f"The cluster did not do it: {error}"}, BAD_GATEWAY)
 
 
-TOKEN_BYTES: Final = 16
-BOOT_BYTES: Final = 4
+def _audit_error(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, UNAVAILABLE)
 
 
-async def serve_page(
-    world: World,
-    options: PageOptions,
-    client: ClientConfig | None,
-    listening: socket.socket,
-    stopped: asyncio.Event,
-    ready: Callable[[str], None],
-) -> None:
-    """Serve until ``stopped`` is set. ``ready`` is called with the address, which has the token.
-    ``client`` is None if a recording is shown. Raises OSError if the file to record to cannot be
-    opened."""
-    host, port = listening.getsockname()[:2]
-    token = world.entropy.random_bytes(TOKEN_BYTES).hex()
-    hello = Hello(
-        bootstrap=options.bootstrap, live=options.recording is None, read_only=options.read_only
-    )
-    stage = Stage(world.entropy.random_bytes(BOOT_BYTES).hex(), hello, world.clock.wall_ms())
-    broadcast = Broadcast(world.clock, stage)
-    registry = options.registry_address
-    private = (
-        not is_loopback(host)
-        or (client is not None and client.security_protocol != "PLAINTEXT")
-        or (registry is not None and registry.login is not None)
-    )
-    guard = Guard(host, port, token, options.read_only, private)
-    async with AsyncExitStack() as stack:
-        write = None if options.record is None else stack.enter_context(opened(options.record))
-        cluster = None
-        if client is not None:
-            admin = await stack.enter_async_context(Admin(world, client))
-            cluster = ShownCluster(client, admin, Follow(world, admin, broadcast))
-        else:
-            broadcast.set_ready()
-        tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
-        context = PageContext(
-            world, options, guard, broadcast, tasks, running, stopped.set, cluster
-        )
-        if write is not None:
-            running.append(tasks.create_task(record(broadcast, write), name="record"))
-        server = AsgiServer(page_app(context))
-        serving = tasks.create_task(server.serve([listening]), name="serve")
-        ready(guard.address)
-        await stopped.wait()
-        broadcast.close()
-        for task in list(running):
-            task.cancel()
-        server.should_exit = True
-        await serving
+UNAVAILABLE: Final = 503

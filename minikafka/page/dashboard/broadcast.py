@@ -55,10 +55,22 @@ class Broadcast:
         self.stage.greet(hello, self._clock.wall_ms())
         self.publish()
 
-    def set_supervised(self, verbs: Sequence[str], brokers: Sequence[int]) -> None:
-        """Say what the supervisor can do to the processes of which brokers."""
-        hello = self.stage.hello
-        self.greet(hello._replace(supervised=tuple(verbs), brokers_supervised=tuple(brokers)))
+    def set_supervised(
+        self,
+        verbs: Sequence[str],
+        brokers: Sequence[int],
+        paused: Sequence[int] = (),
+        isolated: Sequence[int] = (),
+    ) -> None:
+        """Say what the supervisor can do to the processes of which brokers, and has done."""
+        self.greet(
+            self.stage.hello._replace(
+                supervised=tuple(verbs),
+                brokers_supervised=tuple(brokers),
+                brokers_paused=tuple(paused),
+                brokers_isolated=tuple(isolated),
+            )
+        )
 
     def set_ready(self) -> None:
         """Say that the sources have looked at everything once."""

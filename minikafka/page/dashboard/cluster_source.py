@@ -14,6 +14,7 @@ from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Clock
+from minikafka.page.dashboard.beyond import Beyond
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.cluster_facts import (
     MAX_GROUPS,
@@ -59,6 +60,7 @@ class ClusterSource:
         self._about = about
         self._watched = watched
         self._nodes_seen = nodes_seen
+        self._beyond = Beyond()
         self._known_nodes: dict[int, Node] = {}  # also those that are gone
 
     async def follow(self) -> None:
@@ -102,6 +104,10 @@ class ClusterSource:
         entities |= groups | transactions | self._nodes()
         for tp, assignment in islice(sorted(reassignments.items()), MAX_PARTITIONS):
             entities["reassignment", str(tp)] = reassignment_facts(assignment)
+        described = frozenset(topic.name for topic in topics)
+        beyond = self._beyond.facts(reader.whole, described, frozenset(reassignments))
+        if beyond is not None:
+            entities["beyond", ""] = beyond
         shown = {
             "topics": len(topics),
             "partitions": len(partitions),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from starlette.requests import Request
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
-from minikafka.client.schema_registry import LOGIN_VARIABLE, RegistryAddress
+from minikafka.client.schema_registry import RegistryAddress
 from minikafka.kernel.ports import World
+from minikafka.page.dashboard.access.audit import AuditLog
+from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
+from minikafka.page.dashboard.history.sampler import Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +31,28 @@ class PageOptions:
     supervisor_fd: int | None = None
     recording: str | None = None  # a file to show instead of a cluster
     record: str | None = None  # a file to write all messages to
-    registry: str | None = None  # address of a schema registry, maybe with a login
+    doors: Doors = NO_DOORS  # who may come in
+    audit_log: str | None = None  # a file to append acts to
+    registry: str | None = None  # the address of a schema registry
+    registry_login: tuple[str, str] | None = None  # name and password, if it wants them
+    history: str | None = None  # a file for the rates, lag and sizes of the last day
 
     @property
     def registry_address(self) -> RegistryAddress | None:
         """Return the address of the registry with its login."""
-        if self.registry is None:
-            return None
-        return RegistryAddress.parse(self.registry, os.environ.get(LOGIN_VARIABLE))
+        login = None if self.registry_login is None else ":".join(self.registry_login)
+        return None if self.registry is None else RegistryAddress.parse(self.registry, login)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
-    """The cluster that is shown. ``admin`` is started, and shared by the routes."""
+    """The cluster that is shown. ``admin`` is started, and shared by the routes; ``sampler`` has
+    rates, lag and sizes."""
 
     client: ClientConfig
     admin: Admin
     follow: Follow
+    sampler: Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,7 @@ class PageContext:
     tasks: asyncio.TaskGroup
     running: list[asyncio.Task[None]]  # cancelled when the server stops
     stop: Callable[[], None]  # ends the server
+    audit: AuditLog
     cluster: ShownCluster | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -101,6 +111,19 @@ class PageContext:
         """Show this topic for a while, whatever its name."""
         if self.cluster is not None:
             self.cluster.follow.watch(topic)
+
+
+IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its Identity
+
+
+def identity_of(request: Request) -> Identity | None:
+    """Return who sends a request. None is somebody who may only read, if that."""
+    found: Identity | None = request.scope.get(IDENTITY)
+    return found
+
+
+def peer_of(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
 
 
 class HttpError(Exception):

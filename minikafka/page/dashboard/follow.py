@@ -44,7 +44,7 @@ class Follow:
         self.reader = ClusterReader(admin)
         self._world = world
         self._broadcast = broadcast
-        self._network_of = network_of or (lambda broker_id: world.network)
+        self.network_of = network_of or (lambda broker_id: world.network)
         self._about: dict[int, BrokerAbout] = {}
         self._sources: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup
@@ -143,7 +143,7 @@ class Follow:
         """Follow a broker until it is lost."""
         source = BrokerSource(
             self._world.clock,
-            lambda: self._network_of(broker_id),
+            lambda: self.network_of(broker_id),
             self._broadcast,
             broker_id,
             endpoint,

@@ -33,8 +33,8 @@ def group_facts(
     ends: Mapping[TopicPartition, int],
 ) -> Facts:
     """Return the facts of a group that commits offsets. ``committed`` is None if it could not be
-    read; ``ends`` are high watermarks. The lag is that of all partitions, also of those beyond the
-    bound of the list; None if one is not known."""
+    read; ``ends`` are high watermarks. ``lag`` and ``end``, the sum of the high watermarks, are of
+    all partitions, also of those beyond the bound of the list; None if one is not known."""
     rows = [
         {
             "topic": tp.topic,
@@ -47,13 +47,15 @@ def group_facts(
         for tp, at in islice((committed or {}).items(), MAX_GROUP_OFFSETS)
     ]
     lag: int | None = None
+    end: int | None = None
     if committed is not None and all(tp in ends for tp in committed):
         lag = sum(max(0, ends[tp] - at.offset) for tp, at in committed.items())
+        end = sum(ends[tp] for tp in committed)
     if isinstance(description, StreamsGroupDescription):
         described = _streams_facts(description)
     else:
         described = _consumer_facts(description)
-    return _listed(listing, coordinator) | described | {"offsets": rows, "lag": lag}
+    return _listed(listing, coordinator) | described | {"offsets": rows, "lag": lag, "end": end}
 
 
 def share_group_facts(

@@ -40,6 +40,10 @@ class Hello(NamedTuple):
     read_only: bool = False
     supervised: tuple[str, ...] = ()  # what may be done to the processes of brokers
     brokers_supervised: tuple[int, ...] = ()
+    name: str = ""  # of the cluster, if the page shows several
+    clusters: tuple[str, ...] = ()  # the names of all of them
+    brokers_paused: tuple[int, ...] = ()
+    brokers_isolated: tuple[int, ...] = ()
 
 
 def hello_message(hello: Hello, at_ms: int) -> Message:

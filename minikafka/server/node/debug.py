@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 100
 MAX_NUMBER = 2**53  # which JSON's numbers can be
+REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec"
+_FETCH_PART = re.compile("request=Fetch(Consumer|Follower)")
 MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
 
@@ -56,6 +59,13 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
         """Return the metrics whose names begin with the parameter ``prefix``. Reading all is slow:
         some gauges count ten thousand items."""
         return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
+
+    def show_counters(query: Query) -> Any:
+        """Return the totals whose rates a page keeps over time. A Fetch counts once, and not again
+        as that of a consumer or follower."""
+        counted = metrics.snapshot(REQUESTS)
+        requests = sum(n for name, n in counted.items() if not _FETCH_PART.search(name))
+        return {"broker": broker_id, "counters": {**entities.broker(), "requests": requests}}
 
     def show_controller(query: Query) -> Any:
         return {"broker": broker_id, **controller.facts(limit(query))}
@@ -98,6 +108,7 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,
         "/metrics.json": show_metrics,
+        "/counters.json": show_counters,
     }
 
 

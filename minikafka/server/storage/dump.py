@@ -4,7 +4,7 @@ lists the faults found. Each index entry is looked up in the ``.log`` file."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -30,27 +30,14 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import File, Files
 from minikafka.protocol.buffer import DecodeError
-from minikafka.protocol.message_json import to_json
-from minikafka.protocol.messages.consumer_group_log import CONSUMER_GROUP_RECORDS
-from minikafka.protocol.messages.consumer_protocol import (
-    PROTOCOL_TYPE,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
+from minikafka.protocol.internal_topics import (
+    OFFSETS_RECORDS,
+    SHARE_STATE_RECORDS,
+    TRANSACTION_STATES,
+    RecordTypes,
+    UnknownRecordType,
+    coordinator_record,
 )
-from minikafka.protocol.messages.offsets_log import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from minikafka.protocol.messages.share_group_log import (
-    ShareSnapshotKey,
-    ShareSnapshotValue,
-    ShareUpdateKey,
-    ShareUpdateValue,
-)
-from minikafka.protocol.messages.share_group_membership_log import SHARE_GROUP_RECORDS
-from minikafka.protocol.messages.streams_group_log import STREAMS_GROUP_RECORDS
 from minikafka.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
@@ -61,7 +48,6 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.control import decode_end_txn_marker
 from minikafka.protocol.records.record import Record, decode_batch, decode_plainly
-from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, version_of
 from minikafka.server.storage.log.batch_scan import FoundBatch, scan
 from minikafka.server.storage.log.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -70,29 +56,6 @@ Shown: TypeAlias = tuple[str | None, str | None]  # key and payload as text; Non
 RecordDecoder: TypeAlias = Callable[[Record], Shown]
 
 _DELETED: Final = "<DELETE>"
-_Records: TypeAlias = Sequence[tuple[type[Message], type[Message]]]
-# The keys and values of coordinators' topics. The versions of a key are its record types.
-_OFFSETS_RECORDS: Final[_Records] = (
-    (OffsetCommitKey, OffsetCommitValue),
-    (GroupMetadataKey, GroupMetadataValue),
-    *CONSUMER_GROUP_RECORDS,
-    *SHARE_GROUP_RECORDS,
-    *STREAMS_GROUP_RECORDS,
-)
-_SHARE_STATE_RECORDS: Final[_Records] = (
-    (ShareSnapshotKey, ShareSnapshotValue),
-    (ShareUpdateKey, ShareUpdateValue),
-)
-_TRANSACTION_STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
 
 
 def decode_text(record: Record) -> Shown:
@@ -105,49 +68,25 @@ def _text(content: bytes | None) -> str | None:
 
 def decode_offsets_record(record: Record) -> Shown:
     """Decode a record of ``__consumer_offsets``. Kafka: ``OffsetsMessageParser``."""
-    return _decode_coordinator_record(record, _OFFSETS_RECORDS)
+    return _decode_coordinator_record(record, OFFSETS_RECORDS)
 
 
 def decode_share_state_record(record: Record) -> Shown:
     """Decode a record of ``__share_group_state``. Kafka: ``ShareGroupStateMessageParser``."""
-    return _decode_coordinator_record(record, _SHARE_STATE_RECORDS)
+    return _decode_coordinator_record(record, SHARE_STATE_RECORDS)
 
 
-def _decode_coordinator_record(record: Record, kinds: _Records) -> Shown:
+def _decode_coordinator_record(record: Record, types: RecordTypes) -> Shown:
     at = f"at offset {record.offset}, skipping."
     if record.key is None:
         return f"Error {at} The message has no key.", None
     try:
-        kind = version_of(record.key)
-        found = (row for row in kinds if row[0].SPEC.versions.has(kind))
-        key, value = next(found, (None, None))
-        if key is None or value is None:
-            return f"Unknown record type {kind} {at}", None
-        shown = {"type": str(kind), "data": to_json(*decode_versioned(key, record.key))}
-        if record.value is None:
-            return _json(shown), _DELETED
-        return _json(shown), _json(_value(*decode_versioned(value, record.value)))
+        key, value = coordinator_record(types, record.key, record.value)
+    except UnknownRecordType as unknown:
+        return f"Unknown record type {unknown.kind} {at}", None
     except DecodeError as error:
         return f"Error {at} {error}", None
-
-
-def _value(message: Message, version: int) -> dict[str, Any]:
-    data = to_json(message, version)
-    if isinstance(message, GroupMetadataValue) and message.protocol_type == PROTOCOL_TYPE:
-        for member, shown in zip(message.members, data["members"], strict=True):
-            _open(shown, "subscription", ConsumerProtocolSubscription, member.subscription)
-            _open(shown, "assignment", ConsumerProtocolAssignment, member.assignment)
-    return {"version": str(version), "data": data}
-
-
-def _open(shown: dict[str, Any], field: str, cls: type[Message], content: bytes) -> None:
-    """Replace the bytes in ``shown[field]`` by the decoded message of the consumer protocol.
-
-    Bytes that cannot be decoded are kept."""
-    try:
-        shown[field] = to_json(*decode_versioned(cls, content, cls.SPEC.versions.last))
-    except DecodeError:
-        return
+    return _json(key), _DELETED if value is None else _json(value)
 
 
 def _json(value: dict[str, Any]) -> str:
@@ -173,7 +112,7 @@ def decode_transaction_record(record: Record) -> Shown:
     except DecodeError as error:
         return f"Error {at} {error}", None
     status = value.transaction_status
-    known = 0 <= status < len(_TRANSACTION_STATES)
+    known = 0 <= status < len(TRANSACTION_STATES)
     partitions = [
         f"{group.topic}-{partition}"
         for group in value.transaction_partitions or ()
@@ -181,7 +120,7 @@ def decode_transaction_record(record: Record) -> Shown:
     ]
     return shown, (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},"
-        f"state={_TRANSACTION_STATES[status] if known else status},"
+        f"state={TRANSACTION_STATES[status] if known else status},"
         f"partitions=[{','.join(partitions)}],"
         f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={value.transaction_timeout_ms}"

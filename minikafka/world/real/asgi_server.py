@@ -46,6 +46,7 @@ class AsgiServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # anybody could send them
                 timeout_graceful_shutdown=END_STREAMS_WITHIN_S,
             )
         )

@@ -114,6 +114,22 @@ def test_a_dead_child_is_reported_and_the_others_go_on(pair: RealCluster) -> Non
     assert "broker 2 died: killed by SIGKILL" in pair.complaints()
 
 
+def test_brokers_that_others_have_started_outlive_up(pair: RealCluster) -> None:
+    """When all processes of `up` have ended by themselves, it ends, and nobody has asked it to stop
+    anything."""
+    for broker_id in pair.broker_ids:
+        pair.end_broker(broker_id, signal.SIGKILL)
+        pair.restart_broker(broker_id)
+    pair.until_whole()
+    pids = [pair.broker_pid(broker_id) for broker_id in pair.broker_ids]
+    pair.kill_zookeeper()
+    assert pair.up.wait(STOP_LIMIT_S) == 1
+    pair.restart_zookeeper()
+    pair.until_whole()
+    assert [pair.broker_pid(broker_id) for broker_id in pair.broker_ids] == pids
+    pair.create_topic("goes-on", replication_factor=2)
+
+
 def test_a_broker_that_waits_for_zookeeper_can_be_stopped(
     tmp_path: Path, own_zookeeper: ZookeeperProcess
 ) -> None:

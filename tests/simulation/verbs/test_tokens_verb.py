@@ -30,7 +30,9 @@ def parsed(*words: str) -> argparse.Namespace:
     [
         ("--create", "--create needs --max-life-time-period"),
         ("--renew --hmac aGk=", "--renew needs --renew-time-period"),
-        ("--expire --expiry-time-period -1", "--expire needs --hmac"),
+        ("--expire --expiry-time-period -1", "--expire needs --hmac or --token-id"),
+        ("--renew --hmac aGk= --token-id x --renew-time-period 1", "needs --hmac or --token-id"),
+        ("--describe --token-id x", "--describe takes no --token-id"),
         ("--create --max-life-time-period 1 --hmac aGk=", "--create takes no --hmac"),
         ("--renew --hmac aGk= --renew-time-period 1 --owner-principal User:a", "takes no --owner"),
         ("--describe --renewer-principal User:a", "--describe takes no --renewer-principal"),
@@ -124,9 +126,12 @@ def test_tokens_are_created_used_renewed_and_removed(capsys: pytest.CaptureFixtu
             r"renew-time-period :60000\nCompleted renew operation. New expiry date : \S{16}\n",
             renewed,
         )
-        removed = await shown("--expire", "--hmac", secret, "--expiry-time-period", "-1")
+        with pytest.raises(KafkaError, match="no token has the id other"):
+            await shown("--expire", "--token-id", "other", "--expiry-time-period", "-1")
+        capsys.readouterr()
+        removed = await shown("--expire", "--token-id", token_id, "--expiry-time-period", "-1")
         assert re.fullmatch(
-            f"Calling expire token operation with hmac :{re.escape(secret)} , "
+            f"Calling expire token operation with tokenId :{re.escape(token_id)} , "
             r"expire-time-period :-1\nCompleted expire operation. New expiry date : \S{16}\n",
             removed,
         )

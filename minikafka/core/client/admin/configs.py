@@ -223,19 +223,24 @@ class DescribedQuota:
 
 def describe_quotas(entity: Mapping[str, str | AnyName | None]) -> Call[list[DescribedQuota]]:
     """Build DescribeClientQuotas for the entities of exactly these types. Any broker serves it."""
-
-    def read(response: DescribeClientQuotasResponse) -> list[DescribedQuota]:
-        raise_for(response.error_code, response.error_message)
-        return [
-            DescribedQuota(
-                {part.entity_type: part.entity_name for part in row.entity},
-                {value.key: value.value for value in row.values},
-            )
-            for row in response.entries or ()
-        ]
-
     components = [_component(kind, name) for kind, name in entity.items()]
-    return Call(DescribeClientQuotasRequest(components, strict=True), read)
+    return Call(DescribeClientQuotasRequest(components, strict=True), _described_quotas)
+
+
+def describe_all_quotas() -> Call[list[DescribedQuota]]:
+    """Build DescribeClientQuotas for all entities. Any broker serves it."""
+    return Call(DescribeClientQuotasRequest([], strict=False), _described_quotas)
+
+
+def _described_quotas(response: DescribeClientQuotasResponse) -> list[DescribedQuota]:
+    raise_for(response.error_code, response.error_message)
+    return [
+        DescribedQuota(
+            {part.entity_type: part.entity_name for part in row.entity},
+            {value.key: value.value for value in row.values},
+        )
+        for row in response.entries or ()
+    ]
 
 
 def alter_quotas(entity: EntityNames, limits: Sequence[tuple[str, float | None]]) -> Call[None]:

@@ -38,6 +38,7 @@ from minikafka.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from minikafka.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
@@ -158,8 +159,14 @@ class LogDirDescription:
     usable_bytes: int = -1
 
 
-def describe_log_dirs() -> Call[dict[str, LogDirDescription]]:
-    """Build DescribeLogDirs. The result has the log directories of the called broker, by path."""
+def describe_log_dirs(
+    partitions: Mapping[str, Sequence[int]] | None = None,
+) -> Call[dict[str, LogDirDescription]]:
+    """Build DescribeLogDirs. The result has the log directories of the called broker, by path, with
+    its replicas of the ``partitions`` of topics; None: of all."""
+    topics = None
+    if partitions is not None:
+        topics = [DescribableLogDirTopic(name, list(rows)) for name, rows in partitions.items()]
 
     def read(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
         raise_for(response.error_code)
@@ -179,7 +186,7 @@ def describe_log_dirs() -> Call[dict[str, LogDirDescription]]:
             for row in response.results
         }
 
-    return Call(DescribeLogDirsRequest(topics=None), read)
+    return Call(DescribeLogDirsRequest(topics=topics), read)
 
 
 def alter_replica_log_dirs(

@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field as dataclass_field
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +32,7 @@ from minikafka.page.dashboard.acting.act_fields import (
 
 STDIN: Final = "/dev/stdin"
 HIDDEN: Final = "********"
+MAX_EMPTIED: Final = 10_000  # partitions
 # The rates of `minikafka quotas set`.
 RATES: Final = (
     ("producer_byte_rate", "bytes a second of Produce requests"),
@@ -234,6 +236,14 @@ def _delete_records(values: Arguments, _: bool) -> VerbOptions:
     return VerbOptions(("--offset-json-file", STDIN), _json({"partitions": [row], "version": 1}))
 
 
+def _empty_topic(values: Arguments, _: bool) -> VerbOptions:
+    rows = [
+        {"topic": values["topic"], "partition": number, "offset": -1}
+        for number in range(values["partitions"])
+    ]
+    return VerbOptions(("--offset-json-file", STDIN), _json({"partitions": rows, "version": 1}))
+
+
 def _elect_leaders(values: Arguments, _: bool) -> VerbOptions:
     words = ["--election-type", values["election_type"]]
     if ("topic" in values) != ("partition" in values):
@@ -345,6 +355,48 @@ def _produce(values: Arguments, _: bool) -> VerbOptions:
     return VerbOptions(tuple(_words((topic(), partition()), values)), _json(line))
 
 
+# -------------------------------------------------------------------- ACLs, users, tokens, quotas
+
+
+def _acl_resource(values: Arguments) -> list[str]:
+    kind = values["resource"]
+    if kind == "cluster":
+        if "name" in values:
+            raise ActError("the cluster has no name: leave the field name empty")
+        return ["--cluster"]
+    if "name" not in values:
+        raise ActError(f"name the {kind.replace('_', ' ')}, or * for all")
+    return [f"--{kind.replace('_', '-')}", values["name"]]
+
+
+def _acl_pattern(values: Arguments) -> list[str]:
+    return ["--resource-pattern-type", values["pattern"]] if "pattern" in values else []
+
+
+def _acl(how: str, *more: str) -> Build:
+    def build(values: Arguments, _: bool) -> VerbOptions:
+        side = values["permission"]
+        words = [how, *_acl_resource(values), *_acl_pattern(values)]
+        words += [f"--{side}-principal", values["principal"]]
+        if "host" in values:
+            words += [f"--{side}-host", values["host"]]
+        for operation in values.get("operation", ()):
+            words += ["--operation", operation]
+        return VerbOptions((*words, *more))
+
+    return build
+
+
+def _list_acls(values: Arguments, _: bool) -> VerbOptions:
+    words = ["--list", *(_acl_resource(values) if "resource" in values else ())]
+    return VerbOptions((*words, *_acl_pattern(values), *_words(_ACL_LIST[-3:], values)))
+
+
+def _create_user(values: Arguments, _: bool) -> VerbOptions:
+    words = ("--create", "--password-file", "-", *_words(_NEW_USER[1:], values))
+    return VerbOptions(words, f"{values['password']}\n", HIDDEN)
+
+
 def _log_dirs(values: Arguments, _: bool) -> VerbOptions:
     words = ["--describe"]
     if "topic" in values:
@@ -447,6 +499,66 @@ _LIMITS: Final = ActField(
     choices=tuple(name for name, _ in RATES),
     several=True,
 )
+_RESOURCE: Final = ActField(
+    "resource",
+    "what the ACL is about",
+    "choice",
+    True,
+    ("topic", "group", "cluster", "transactional_id", "delegation_token", "user_principal"),
+)
+_RESOURCE_NAME: Final = ActField("name", "name of the resource, or * for all; none of the cluster")
+_ACL: Final = (
+    _RESOURCE,
+    _RESOURCE_NAME,
+    ActField(
+        "pattern",
+        "prefixed: all names that begin so; default: literal",
+        "choice",
+        choices=("literal", "prefixed"),
+    ),
+    ActField("permission", "a Deny outranks every Allow", "choice", True, ("allow", "deny")),
+    ActField("principal", "such as User:alice; User:* is everybody", required=True),
+    ActField("host", "address of the client; default: * for all"),
+    ActField("operation", "such as Read,Write; default: All", several=True),
+)
+_ACL_LIST: Final = (
+    replace(_RESOURCE, required=False),
+    _RESOURCE_NAME,
+    ActField(
+        "pattern",
+        "match: all rules that affect the resource; default: literal",
+        "choice",
+        choices=("literal", "prefixed", "any", "match"),
+    ),
+    ActField("principal", "only of these", several=True),
+    topic(False, "of this topic"),
+    ActField("group", "of this group", "group"),
+)
+_MECHANISM: Final = ActField(
+    "mechanism", "default: both", "choice", choices=("SCRAM-SHA-256", "SCRAM-SHA-512"), several=True
+)
+_USER: Final = ActField("user", "name of the user", required=True)
+_NEW_USER: Final = (
+    ActField("password", "the new password", "password", True),
+    _USER,
+    _MECHANISM,
+    number("iterations", "rounds of hashing (4096)", least=4096, most=16384),
+)
+_TOKEN_ID: Final = ActField("token_id", "id of the token", required=True)
+_NEW_TOKEN: Final = (
+    number("max_life_time_period", "longest life in ms; -1: as long as the brokers allow", True,
+           least=-1),
+    ActField("owner_principal", "default: the user who logs in, here the page's"),
+    ActField("renewer_principal", "who else may renew it, such as User:bob", several=True),
+)  # fmt: skip
+_RENEWED: Final = (
+    _TOKEN_ID,
+    number("renew_time_period", "ms from now; -1: as the brokers are set", True, least=-1),
+)
+_EXPIRED: Final = (
+    _TOKEN_ID,
+    number("expiry_time_period", "ms from now; -1: remove it now", True, least=-1),
+)
 _HANGING: Final = (
     topic(False, "only this topic"),
     partition(False),
@@ -478,6 +590,18 @@ _CHANGES: Final = (
         ("topics", "delete"),
         (topic(),),
         dangerous=True,
+    ),
+    Act(
+        "topics-empty",
+        "Delete all records of a topic",
+        ("delete-records",),
+        (
+            topic(),
+            number("partitions", "how many the topic has", True, least=1, most=MAX_EMPTIED),
+        ),
+        _empty_topic,
+        dangerous=True,
+        json=True,
     ),
     Act(
         "configs-alter",
@@ -582,6 +706,42 @@ _CHANGES: Final = (
     ),
     Act("quotas-set", "Set limits", ("quotas", "set"), (*_QUOTA_ENTITY, *_RATES)),
     Act("quotas-remove", "Remove limits", ("quotas", "remove"), (*_QUOTA_ENTITY, _LIMITS)),
+    Act("acls-add", "Add ACLs", ("acls",), _ACL, _acl("--add"), dangerous=True),
+    Act("acls-remove", "Remove ACLs", ("acls",), _ACL, _acl("--remove", "--force"), dangerous=True),
+    Act(
+        "users-create", "Create a user, or change the password", ("users",), _NEW_USER, _create_user
+    ),
+    Act(
+        "users-delete",
+        "Delete SCRAM credentials of a user",
+        ("users",),
+        (_USER, _MECHANISM),
+        _plain((_USER, _MECHANISM), "--delete"),
+        dangerous=True,
+    ),
+    Act(
+        "tokens-create",
+        "Create a delegation token",
+        ("tokens",),
+        _NEW_TOKEN,
+        _plain(_NEW_TOKEN, "--create"),
+        json=True,
+    ),
+    Act(
+        "tokens-renew",
+        "Let a delegation token expire later",
+        ("tokens",),
+        _RENEWED,
+        _plain(_RENEWED, "--renew"),
+    ),
+    Act(
+        "tokens-expire",
+        "Let a delegation token expire",
+        ("tokens",),
+        _EXPIRED,
+        _plain(_EXPIRED, "--expire"),
+        dangerous=True,
+    ),
     Act(
         "produce",
         "Write a record",
@@ -630,10 +790,10 @@ _READS: Final = (
              verb=("log-dirs",), build=_log_dirs),
     _reading("consume", "Read records", *_CONSUME, verb=("consume",), build=_consume, json=True),
     _reading("quotas-describe", "Show limits", *_QUOTA_ENTITY, json=True),
-    _reading("acls-list", "List ACLs", ActField("topic", "of this topic", "topic"),
-             ActField("group", "of this group", "group"), verb=("acls",),
-             build=lambda values, _: VerbOptions(
-                 ("--list", *_words((topic(), _GROUP), values))), json=True),
+    _reading("acls-list", "List ACLs", *_ACL_LIST, verb=("acls",), build=_list_acls, json=True),
+    _reading("users-describe", "Show the SCRAM credentials of users",
+             replace(_USER, required=False), verb=("users",),
+             build=_plain((replace(_USER, required=False),), "--describe"), json=True),
     _reading("reassign-list", "List reassignments under way", verb=("reassign",),
              build=_plain((), "--list")),
     *(

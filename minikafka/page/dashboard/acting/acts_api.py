@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from minikafka.page.dashboard.access.roles import needed_for_act
 from minikafka.page.dashboard.acting.act_fields import ActError
-from minikafka.page.dashboard.acting.acts import ACTS, command, shown_command
+from minikafka.page.dashboard.acting.acts import ACTS, Act, Command, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
 from minikafka.page.dashboard.acting.runs import ActRun, ActRuns
 from minikafka.page.dashboard.acting.schema_acts import (
@@ -26,8 +28,8 @@ from minikafka.page.dashboard.acting.supervision import (
     SupervisorLink,
     supervised_acts,
 )
-from minikafka.page.dashboard.context import HttpError, PageContext
-from minikafka.page.dashboard.guards import TOKEN_HEADER
+from minikafka.page.dashboard.context import HttpError, PageContext, identity_of, peer_of
+from minikafka.page.dashboard.guards import role_refusal
 
 MAX_BODY: Final = 256 * 1024
 MAX_COMMANDS: Final = 4  # at a time; each is a process
@@ -51,9 +53,10 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
         return None
 
     def greeted(greeting: Greeting) -> None:
-        brokers = () if context.read_only else greeting.brokers
-        verbs = () if context.read_only else greeting.supervised
-        context.broadcast.set_supervised(verbs, brokers)
+        shown = Greeting() if context.read_only else greeting
+        context.broadcast.set_supervised(
+            shown.supervised, shown.brokers, shown.paused, shown.isolated
+        )
 
     def lost() -> None:
         greeted(Greeting())
@@ -64,7 +67,7 @@ def _supervisor(context: PageContext) -> SupervisorLink | None:
     return link
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def body(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
     """Return the JSON object of a request. Raises HttpError.
 
     The content type is checked since a form of another site cannot send this one.
@@ -74,8 +77,8 @@ async def body(request: Request) -> dict[str, Any]:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > MAX_BODY:
-            raise HttpError(413, f"The request is larger than {MAX_BODY} bytes.")
+        if len(data) > most_bytes:
+            raise HttpError(413, f"The request is larger than {most_bytes:,} bytes.")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -106,7 +109,11 @@ class ActsApi:
             rows += schema_act_facts(self._context.registry)
         if self._link is not None:
             rows += supervised_acts(self._link.greeting)
-        return JSONResponse(rows, headers=_NO_STORE)
+        named = [
+            {**row, "role": needed_for_act(row["name"], {"topic": "any"}, row["changes"]).label}
+            for row in rows
+        ]
+        return JSONResponse(named, headers=_NO_STORE)
 
     async def do(self, request: Request) -> Response:
         """Run an act. With ``preview`` only return its command, or the problem with its fields."""
@@ -123,15 +130,29 @@ class ActsApi:
         if not all(isinstance(flag, bool) for flag in flags):
             raise HttpError(400, "dry_run and preview are true or false.")
         dry_run, preview = flags
+        if not preview:
+            self._check_role(request, name, arguments)
         if name.startswith(SUPERVISED):
-            found = await self._supervised(name.removeprefix(SUPERVISED), arguments, preview)
+            found = await self._supervised(request, name, arguments, preview)
         else:
-            found = await self._command(name, arguments, dry_run, preview)
+            found = await self._command(request, name, arguments, dry_run, preview)
         return JSONResponse(found, headers=_NO_STORE)
 
+    def _check_role(self, request: Request, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raises HttpError, and AuditError."""
+        identity = identity_of(request)
+        changes = name not in ACTS or ACTS[name].changes
+        needed = needed_for_act(name, arguments, changes)
+        if identity is None or identity.role < needed:
+            guard = self._context.guard
+            why = guard.stranger if identity is None else role_refusal(identity, needed)
+            self._context.audit.refused(identity, peer_of(request), name, why)
+            raise HttpError(403, why)
+
     async def _supervised(
-        self, verb: str, arguments: Mapping[str, Any], preview: bool
+        self, request: Request, name: str, arguments: Mapping[str, Any], preview: bool
     ) -> dict[str, Any]:
+        verb = name.removeprefix(SUPERVISED)
         if self._link is None or verb not in self._link.greeting.supervised:
             raise HttpError(404, f"The page cannot {verb} brokers: no supervisor offers it.")
         try:
@@ -143,14 +164,23 @@ class ActsApi:
         shown = {"command": self._link.greeting.command(verb, broker)}
         if preview:
             return shown
+        about = (identity_of(request), peer_of(request), name, shown["command"])
+        self._context.audit.begun(*about)
+        status, errors = 0, ""
         try:
             await self._link.act(verb, broker)
         except SupervisorError as error:
-            return {**shown, "status": 1, "output": "", "errors": str(error)}
-        return {**shown, "status": 0, "output": "", "errors": ""}
+            status, errors = 1, str(error)
+        self._context.audit.ended(*about, status, errors)
+        return {**shown, "status": status, "output": "", "errors": errors}
 
     async def _command(
-        self, name: str, arguments: Mapping[str, Any], dry_run: bool, preview: bool
+        self,
+        request: Request,
+        name: str,
+        arguments: Mapping[str, Any],
+        dry_run: bool,
+        preview: bool,
     ) -> dict[str, Any]:
         context = self._context
         act = ACTS.get(name) or (SCHEMA_ACTS.get(name) if context.registry else None)
@@ -167,36 +197,49 @@ class ActsApi:
         shown = {"command": shown_command(found)}
         if preview:
             return shown
-        timeout_s = act.timeout_s
 
         async def work(run: ActRun) -> dict[str, Any]:
             run.command = shown["command"]
             async with self._slots:
-                finished = await run_command(found, timeout_s, output=run.output)
+                if not act.changes or dry_run:
+                    finished = await run_command(found, act.timeout_s, output=run.output)
+                else:
+                    finished = await self._audited(request, act, found, run)
             return {**shown, **_result(name, finished, dry_run)}
 
         return await self._runs.keep(name, act.title, dry_run, work)
 
     async def list_runs(self, request: Request) -> Response:
         """List acts that run or have run, the newest first."""
-        self._check_token(request)
-        return JSONResponse([run.facts() for run in self._runs.newest()], headers=_NO_STORE)
+        runs = [run.facts() for run in self._runs.newest() if _may_see(request, run)]
+        return JSONResponse(runs, headers=_NO_STORE)
 
     async def show_run(self, request: Request) -> Response:
         """Return one act with what it has printed so far."""
-        self._check_token(request)
         run = self._runs.find(request.path_params["id"])
-        if run is None:
-            raise HttpError(404, "The page's process does not know this act any more.")
+        if run is None or not _may_see(request, run):
+            raise HttpError(404, "There is no such act, or you may not see it.")
         return JSONResponse(run.facts(with_output=True), headers=_NO_STORE)
 
-    def _check_token(self, request: Request) -> None:
-        """Let only those read what acts print who may act, too. Raises HttpError."""
-        guard = self._context.guard
-        if not guard.is_token(
-            request.headers.get(TOKEN_HEADER) or request.cookies.get(guard.cookie)
-        ):
-            raise HttpError(403, "The acts of a page are shown to the holder of its token only.")
+    async def _audited(self, request: Request, act: Act, found: Command, run: ActRun) -> Finished:
+        """Run a command between two lines of the audit log. A record is not written into it."""
+        logged = replace(found, stdin=None) if act.name == "produce" else found
+        about = (identity_of(request), peer_of(request), act.name, shown_command(logged))
+        self._context.audit.begun(*about)
+        try:
+            finished = await run_command(found, act.timeout_s, output=run.output)
+        except OSError as error:
+            self._context.audit.ended(*about, None, str(error))
+            raise
+        errors = "" if finished.status == 0 else finished.errors
+        self._context.audit.ended(*about, finished.status, errors)
+        return finished
+
+
+def _may_see(request: Request, run: ActRun) -> bool:
+    """Whether a request may read what an act prints, which may be secret: only if it may do it."""
+    identity = identity_of(request)
+    return identity is not None and identity.role >= needed_for_act(run.name, {"topic": "any"})
 
 
 def _result(name: str, finished: Finished, dry_run: bool) -> dict[str, Any]:

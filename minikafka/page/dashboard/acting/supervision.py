@@ -2,7 +2,8 @@
 
 `minikafka up` starts the page as its child and keeps one end of a socket pair. Each line is JSON:
 
-    up -> page  {"supervised": ["start", "stop", ...], "brokers": [1, 2], "commands": {"stop": ..}}
+    up -> page  {"supervised": ["start", "stop", ...], "brokers": [1, 2], "commands": {"stop": ..},
+                 "paused": [], "isolated": []}, again after an act that changes it
     page -> up  {"page": "http://127.0.0.1:8080/?token=..."}
     page -> up  {"id": 1, "do": "kill", "broker": 2}
     up -> page  {"id": 1, "ok": true}, or {"id": 1, "error": "broker 2 does not run"}
@@ -45,11 +46,16 @@ class SupervisorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What the supervisor can do, to which brokers, and the command line that does the same."""
+    """What the supervisor can do, to which brokers, and the command line that does the same.
+
+    ``paused`` and ``isolated``: brokers that can be resumed, or join the others again.
+    """
 
     supervised: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
+    paused: tuple[int, ...] = ()
+    isolated: tuple[int, ...] = ()
 
     def command(self, verb: str, broker: int) -> str:
         return self.commands.get(verb, "").replace("{broker}", str(broker))
@@ -65,6 +71,8 @@ def greeting_line(greeting: Greeting) -> bytes:
             "supervised": list(greeting.supervised),
             "brokers": list(greeting.brokers),
             "commands": dict(greeting.commands),
+            "paused": list(greeting.paused),
+            "isolated": list(greeting.isolated),
         }
     )
 
@@ -129,6 +137,8 @@ class SupervisorLink(asyncio.Protocol):
                 tuple(verb for verb in message["supervised"] if verb in VERBS),
                 tuple(message["brokers"]),
                 message.get("commands", {}),
+                tuple(message.get("paused", ())),
+                tuple(message.get("isolated", ())),
             )
             self._greeted(self.greeting)
             return

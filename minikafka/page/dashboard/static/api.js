@@ -51,6 +51,7 @@ async function read(send) {
   } catch {
     throw new Error(`The page's process sent no JSON (status ${response.status}).`);
   }
+  if (response.status === 403) dispatchEvent(new Event("minikafka-refused")); // the sign-in may have ended
   if (!response.ok) throw new Error(found?.error ?? `The request failed (status ${response.status}).`);
   return found;
 }

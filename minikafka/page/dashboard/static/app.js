@@ -14,6 +14,7 @@ import { HelpDialog, listenForKeys } from "./parts/keys.js";
 import { PlayerBar } from "./parts/player_bar.js";
 import { FoundRuns } from "./parts/runs.js";
 import { Navigation, useSignal, Viewed } from "./parts/shell.js";
+import { SignIn, Stranger, Who } from "./parts/sign_in.js";
 import { applyTheme, ThemeSwitch } from "./parts/theme.js";
 import { signal } from "./vendor/signals.js";
 import { VIEWS } from "./views/index.js";
@@ -23,6 +24,7 @@ const status = signal(/** @type {"connecting"|"open"|"trying"|"stopped"|"recordi
 const player = signal(/** @type {import("./player.js").Player|null} */ (null));
 const paused = signal(false); // live only: the shown state stays
 const trouble = signal("");
+const access = signal(/** @type {import("./parts/sign_in.js").Access|null} */ (null));
 
 const DRAW_MS = 100; // the views are drawn so often at most, however many messages come
 
@@ -61,14 +63,30 @@ async function playRecording(url) {
   }
 }
 
+/** Find out who this browser is to the page's process; an older one does not say. */
+async function askWho() {
+  try {
+    access.value = await api.get("session");
+  } catch {
+    // If the process does not respond, the stream says so.
+  }
+  return access.value;
+}
+
 /** Show the cluster that the page's process follows, or the recording that it serves. */
-function followCluster() {
+async function followCluster() {
+  if ((await askWho())?.may_read === false) return;
   const receive = receiver();
+  const tellWho = () => access.value && receive([{ type: "access", at: 0, access: access.value }]);
+  const checkWho = async () => {
+    if ((await askWho())?.may_read === false) close();
+    tellWho();
+  };
+  addEventListener("minikafka-refused", checkWho);
   let greeted = false;
   const close = openSource({
     onMessages: (messages) => {
-      const hello = greeted ? null : messages.find(({ type }) => type === "hello");
-      if (hello) greeted = true;
+      const hello = messages.find(({ type }) => type === "hello");
       if (hello && !hello.live) {
         close();
         playRecording("api/recording");
@@ -76,10 +94,17 @@ function followCluster() {
       }
       if (player.value) return;
       receive(messages);
+      if (!hello) return;
+      if (greeted) checkWho(); // it may be another process, with another token
+      else tellWho();
+      greeted = true;
       // A page process without acts shows no buttons.
-      if (hello) api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
+      api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
     },
-    onStatus: (found) => { if (!player.value) status.value = found; },
+    onStatus: (found) => {
+      if (!player.value) status.value = found;
+      if (found === "trying") checkWho(); // a refused stream looks like a lost one
+    },
   });
 }
 
@@ -99,6 +124,8 @@ function App() {
   const playing = useSignal(player);
   const [help, setHelp] = useState(false);
   const view = VIEWS.find((one) => one.path === path) ?? VIEWS[0];
+  const who = useSignal(access);
+  const locked = who?.may_read === false && !playing;
   const changed = () => { if (playing) store.value = playing.state; };
   const [, draw] = useState(0);
   useEffect(() => {
@@ -128,11 +155,15 @@ function App() {
   }, []);
   const first = useRef(true);
   useEffect(() => {
-    document.title = `${view.title} – minikafka`;
+    document.title = `${locked ? "Sign in" : view.title} – minikafka`;
     if (!first.current) document.getElementById("main")?.focus({ preventScroll: true });
     first.current = false;
     scrollTo(0, 0);
-  }, [view]);
+  }, [view, locked]);
+  if (locked) {
+    return html`<${Header} state=${state} help=${() => setHelp(true)} />
+      <main id="main" tabindex="-1" class="alone"><h1>Sign in</h1><${SignIn} access=${who} api=${api} /></main>`;
+  }
   return html`
     <${Header} state=${state} help=${() => setHelp(true)} />
     <div class="body">
@@ -140,6 +171,7 @@ function App() {
       <main id="main" tabindex="-1" aria-label=${view.title}>
         <${Trouble} />
         ${!playing && html`<${FoundRuns} api=${api} />`}
+        ${who?.stale && !state.hello?.read_only && html`<${Stranger} access=${who} />`}
         <h1>${view.title}</h1>
         <${Viewed} key=${path} path=${path} state=${state} params=${params}
           api=${playing ? noApi : api} />
@@ -153,11 +185,14 @@ function App() {
 /** @param {{state: import("./reducer.js").State, help: () => void}} props */
 function Header({ state, help }) {
   const hello = state.hello;
+  const who = useSignal(access);
   return html`<header class="top">
     <a class="brand" href="#/cluster"><img src="static/icon.svg" alt="" width="28" height="28" />
       <span>minikafka</span></a>
+    ${hello?.clusters?.length > 1 && html`<${Clusters} hello=${hello} />`}
     ${hello && html`<span class="cluster-id muted" title=${hello.bootstrap}>${hello.cluster_id}</span>`}
     <span class="spread"></span>
+    ${who && html`<${Who} access=${who} api=${api} />`}
     <${Status} state=${state} />
     <${ThemeSwitch} />
     <button class="icon-button" onClick=${help} aria-label="Help: keys" title="Keys (?)">
@@ -165,12 +200,26 @@ function Header({ state, help }) {
   </header>`;
 }
 
+/** Chooses one of the clusters that the page shows; each has the page below its name.
+ * @param {{hello: any}} props */
+function Clusters({ hello }) {
+  const open = (/** @type {any} */ event) => {
+    location.assign(`../${encodeURIComponent(event.target.value)}/#/${route.value.path}`);
+  };
+  return html`<select class="clusters" aria-label="Cluster" onChange=${open}>${
+    hello.clusters.map((/** @type {string} */ name) =>
+      html`<option value=${name} selected=${name === hello.name}>${name}</option>`)}</select>`;
+}
+
 /** @param {{state: import("./reducer.js").State}} props */
 function Status({ state }) {
   const found = useSignal(status);
   const still = useSignal(paused);
+  const who = useSignal(access);
+  if (who?.may_read === false && found !== "recording") return html`<span class="pill warn" role="status">not signed in</span>`;
+  const live = who?.who === null && !state.hello?.read_only ? ["warn", "live, look only"] : ["good", "live"];
   if (found === "recording") return html`<span class="pill quiet">recording</span>`;
-  const [kind, text] = found === "open" ? (still ? ["warn", "paused"] : ["good", "live"])
+  const [kind, text] = found === "open" ? (still ? ["warn", "paused"] : live)
     : found === "trying" ? ["bad", "connection lost, trying again"] : ["quiet", "connecting"];
   return html`<span class="live" role="status">
     ${state.hello?.read_only && html`<span class="pill quiet">read-only</span>`}

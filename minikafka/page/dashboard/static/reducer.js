@@ -18,6 +18,7 @@
  * @property {Map<string, Step[]>} trails the last facts of entities in `TRAILS`
  * @property {{from: number, to: number}[]} gaps when no message came: nobody looked, or nothing happened
  * @property {Facts[]} acts what the page may do (from /api/acts)
+ * @property {any} [access] who this browser is to the page (from /api/session)
  */
 
 export const MAX_EVENTS = 2000;
@@ -29,7 +30,7 @@ export const SAMPLE_MS = 900; // two samples of an entity are at least so far ap
 /** Kinds of entities whose numbers are kept over time. @type {Object<string, string[]>} */
 export const SERIES = {
   broker: ["messages_in", "bytes_in", "bytes_out"],
-  consumer_group: ["lag"],
+  consumer_group: ["lag", "end"],
 };
 
 /** Kinds whose facts are kept over time, whenever they change. */
@@ -105,6 +106,9 @@ function apply(next, message) {
       break;
     case "acts":
       next.acts = message.acts;
+      break;
+    case "access":
+      next.access = message.access;
       break;
     // A newer page process may send types that this page does not know.
   }

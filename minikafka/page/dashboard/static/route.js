@@ -15,8 +15,18 @@ export function parseHash(hash) {
   const [path, ...rest] = place.split("/");
   /** @type {Object<string, string>} */
   const params = Object.fromEntries(new URLSearchParams(query));
-  if (rest.length) params.name = decodeURIComponent(rest.join("/"));
+  if (rest.length) params.name = decoded(rest.join("/"));
   return { path: VIEWS.some((view) => view.path === path) ? path : VIEWS[0].path, params };
+}
+
+/** An address that somebody has cut or typed may be no valid encoding: then it is the name as it is.
+ * @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Return the address of a view, for links. Parameters that are null or "" are left out.
@@ -40,4 +50,11 @@ export function readAddress() {
  * @param {string} path @param {Object<string, any>} [params] */
 export function go(path, params = {}) {
   location.hash = hashOf(path, params);
+}
+
+/** Change the address of the view that is open without a step for "back".
+ * @param {string} path @param {Object<string, any>} [params] */
+export function replace(path, params = {}) {
+  history.replaceState(history.state, "", hashOf(path, params));
+  readAddress();
 }

@@ -19,13 +19,12 @@ from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.app import (
     STATIC,
-    TOKEN_BYTES,
     GuardMiddleware,
     http_error,
     index_page,
 )
 from minikafka.page.dashboard.context import HttpError
-from minikafka.page.dashboard.guards import Guard
+from minikafka.page.dashboard.guards import TOKEN_BYTES, Guard
 from minikafka.page.learn.recipe import MAX_JSON_BYTES
 from minikafka.page.learn.serving.players import Players, is_session_name
 from minikafka.world.real.asgi_server import AsgiServer

@@ -7,4 +7,8 @@ partition; start reading there, then ``record_appends.py`` (leader) and ``replic
 No ``await`` stands between reading the state of a partition and changing it, so there are no locks.
 What a follower copies is trusted: its leader has validated the records, so only header, checksum
 and offsets of each batch are checked.
+
+Before the first batch of a transaction is appended to a partition, ``transaction_verification``
+asks the coordinator whether the partition belongs to it, or, in transactions of version 2, has the
+coordinator add it (KIP-890).
 """

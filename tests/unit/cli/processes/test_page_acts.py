@@ -71,3 +71,31 @@ def test_a_process_that_cannot_be_started_is_no_reason_to_fail(
     with InsideCluster(1) as cluster, page_beside(cluster, None) as shown:
         assert shown == ""
     assert "the page cannot be started: [Errno 11]" in capsys.readouterr().err
+
+
+class PausedBrokers:
+    """Broker 1 is paused by the first act."""
+
+    greeting = Greeting(("pause",), (1,))
+
+    async def act(self, verb: str, broker: int) -> None:
+        self.greeting = Greeting(("pause",), (1,), paused=(broker,))
+
+
+@pytest.mark.mission("GLASS-129")
+def test_the_page_knows_which_brokers_are_paused() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        page = PageProcess("b:1")
+        page.serve(*await asyncio.open_connection(sock=ours, limit=MAX_LINE), PausedBrokers())
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        assert parse_line(await reader.readline())["paused"] == []
+        writer.write(line({"id": 1, "do": "pause", "broker": 1}))
+        async with asyncio.timeout(5):
+            assert parse_line(await reader.readline())["paused"] == [1]
+            assert parse_line(await reader.readline()) == {"id": 1, "ok": True}
+        writer.close()
+        assert await page.address() is None
+        await page.stop()
+
+    asyncio.run(scenario())

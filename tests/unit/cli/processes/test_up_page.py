@@ -211,6 +211,16 @@ def test_a_page_ends_by_sigterm_and_its_cluster_goes_on() -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.mission("GLASS-118")
+def test_a_page_beside_a_registry_knows_it() -> None:
+    command = [*UP, "--brokers", "1", "--base-port", str(free_ports(1)[0]), "--registry", "0"]
+    with running(command, r" (registry=\S+ page=\S+)$") as (process, words):
+        registry, page = (word.partition("=")[2] for word in words.split())
+        assert PageClient(page).get("/api/decodings")["registry"] == registry
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
 @pytest.mark.mission("GLASS-25")
 def test_a_page_without_a_port_is_no_reason_to_fail() -> None:
     with socket.socket() as taken:

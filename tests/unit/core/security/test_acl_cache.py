@@ -322,3 +322,35 @@ def test_a_filter_selects_as_kafkas_does(
     assert all(selected.matches(binding) for binding in found)
     named = selected.pattern.named()
     assert not named or {binding.pattern for binding in found} <= set(named)
+
+
+@pytest.mark.mission("GLASS-130")
+@settings(max_examples=300, deadline=None)
+@given(st.sets(acls, max_size=8), questions, st.booleans())
+def test_an_explanation_has_all_rules_that_match_and_the_one_that_decides(
+    stored: set[Acl], question: Question, everyone: bool
+) -> None:
+    _, _, operation, kind, name = question
+    cache = AclCache(AclRules(allow_everyone=everyone))
+    for pattern in {pattern for pattern, _ in stored}:
+        entries = frozenset(acl for of, acl in stored if of == pattern)
+        cache.put(pattern, VersionedAcls(entries, 0))
+    found = cache.explain(*question)
+    assert found.decision == cache.decide(*question)
+    assert found.decision.allowed is model(stored, everyone, question)
+    # A rule matches exactly if it alone denies what another one allows, or allows it by itself.
+    anybody = (ResourcePattern(kind, name), AclEntry("User:*", "*", operation, ALLOW))
+    expected = {
+        AclBinding(*acl)
+        for acl in stored
+        if (
+            not model({acl, anybody}, False, question)
+            if acl[1].permission is DENY
+            else model({acl}, False, question)
+        )
+    }
+    assert set(found.matching) == expected
+    assert len(found.matching) == len(expected)
+    permissions = [binding.entry.permission for binding in found.matching]
+    assert permissions == sorted(permissions)  # DENY is less than ALLOW
+    assert found.decision.entry == (found.matching[0].entry if found.matching else None)

@@ -28,6 +28,15 @@ from minikafka.page.dashboard.acting.acts import ACTS, Command, command, shown_c
 BOOTSTRAP = "127.0.0.1:9092,127.0.0.1:9093"
 PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
 # Arguments of acts whose fields exclude each other; others get a value for every field.
+ACL = {
+    "resource": "topic",
+    "name": "t",
+    "pattern": "prefixed",
+    "permission": "deny",
+    "principal": "User:a",
+    "host": "10.0.0.1",
+    "operation": "Read,Write",
+}
 WHOLE: dict[str, list[dict[str, Any]]] = {
     "configs-alter": [
         {"topic": "t", "add": "cleanup.policy=compact,delete,retention.ms=1", "delete": "a,b"},
@@ -63,6 +72,12 @@ WHOLE: dict[str, list[dict[str, Any]]] = {
         {"ip": "10.0.0.1", "connection_creation_rate": "7.5"},
     ],
     "quotas-remove": [{"user_defaults": True, "limit": ["producer_byte_rate"]}],
+    "acls-add": [
+        {"resource": "topic", "name": "t", "permission": "allow", "principal": "User:a"},
+        {"resource": "cluster", "permission": "deny", "principal": "User:*", "host": "::1"},
+    ],
+    "acls-remove": [ACL],
+    "acls-list": [{}, {"topic": "t"}, {"resource": "cluster", "principal": "User:a,User:b"}],
     "quotas-describe": [{"user": "u", "client": "c"}, {}],
     "groups-describe": [{}, {"group": "a,b", "what": "members"}, {"what": "state"}],
 }
@@ -139,11 +154,29 @@ def test_files_come_by_standard_input() -> None:
     assert (record.key, record.value) == (b"-k", b"a\nb")
 
 
+@pytest.mark.mission("GLASS-131")
+def test_acts_on_acls_users_and_tokens_name_the_options_of_their_verbs() -> None:
+    removed = parsed(command("acls-remove", ACL, BOOTSTRAP))
+    assert (removed.remove, removed.force, removed.topic) == (True, True, ["t"])
+    assert (removed.deny_principal, removed.deny_host) == (["User:a"], ["10.0.0.1"])
+    assert (removed.operation, removed.resource_pattern_type) == (["Read", "Write"], "prefixed")
+    for arguments in ({**ACL, "resource": "cluster"}, {**ACL, "name": ""}):
+        with pytest.raises(ActError, match="name"):
+            command("acls-add", arguments, BOOTSTRAP)
+    made = command("users-create", {"user": "a", "password": "-s3cret'"}, BOOTSTRAP)
+    assert (made.stdin, parsed(made).password_file) == ("-s3cret'\n", "-")
+    assert "s3cret" not in shown_command(made)
+    with pytest.raises(ActError):
+        command("users-create", {"user": "a", "password": "two\nlines"}, BOOTSTRAP)
+    gone = parsed(command("tokens-expire", {"token_id": "x", "expiry_time_period": -1}, BOOTSTRAP))
+    assert (gone.expire, gone.token_id, gone.expiry_time_period) == (True, "x", -1)
+
+
 @pytest.mark.mission("GLASS-20")
 def test_no_value_becomes_an_option() -> None:
     for name, act in ACTS.items():
         for field in act.fields:
-            if field.kind in ("flag", "body", "number", "broker"):
+            if field.kind in ("flag", "body", "password", "number", "broker"):
                 continue
             arguments = {each.name: example(each) for each in act.fields if each.required}
             for smuggled in ("--command-config=/etc/passwd", "-x", "a\n--force", "a\0"):
@@ -242,4 +275,4 @@ def test_the_page_gets_the_acts_as_json() -> None:
     assert not by_name["topics-create"]["dangerous"]
     assert by_name["groups-reset-offsets"]["dry_run"]
     kinds = {field["type"] for row in rows for field in row["fields"]}
-    assert kinds <= {"text", "number", "choice", "flag", "topic", "broker", "group"}
+    assert kinds <= {*("text", "number", "choice", "flag", "topic", "broker", "group", "password")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -38,10 +39,13 @@ class Session:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.world = self.clock = self.connections = self
+        self.world = self.clock = self.connections = self.workers = self
         self.epochs = dict.fromkeys(NAMES, 0)
         self.silent: set[int] = set()
         self.requests: list[Message] = []
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
 
     def monotonic_ms(self) -> int:
         return self.now_ms

@@ -52,6 +52,14 @@ def test_the_pages_of_a_long_list_have_each_topic_once() -> None:
     assert seen == list(MANY)
 
 
+@pytest.mark.mission("GLASS-122")
+def test_a_page_is_found_by_its_number() -> None:
+    page = topic_list(MANY, ListQuery(search="topic-00", limit=100, skip=900))
+    assert [row["name"] for row in page["topics"]] == list(MANY)[900:1000]
+    assert not page["more"]
+    assert topic_list(MANY, ListQuery(skip=20_000))["topics"] == []
+
+
 @pytest.mark.mission("GLASS-15")
 def test_a_search_ignores_the_case_and_counts_all_matches() -> None:
     page = topic_list(MANY, ListQuery(search="PIC-0001", limit=3))
@@ -70,6 +78,8 @@ def test_a_row_says_how_a_topic_is() -> None:
             "replication_factor": 2,
             "under_replicated": 3,
             "offline": 3,
+            "records_per_s": None,
+            "size_bytes": None,
         }
     ]
 

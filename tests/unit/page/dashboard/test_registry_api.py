@@ -48,13 +48,10 @@ def registry(cluster: InsideCluster) -> Iterator[RegistryServer]:
 
 
 @pytest.fixture(scope="module")
-def url(registry: RegistryServer) -> str:
-    return registry.url.replace("http://", f"http://{LOGIN}@")
-
-
-@pytest.fixture(scope="module")
-def page(cluster: InsideCluster, url: str) -> Iterator[PageServer]:
-    with page_server(cluster.client()[1], registry=url) as served:
+def page(cluster: InsideCluster, registry: RegistryServer) -> Iterator[PageServer]:
+    login = ("ann", "s cret")
+    options = {"registry": registry.url, "registry_login": login}
+    with page_server(cluster.client()[1], **options) as served:
         yield served
 
 
@@ -102,13 +99,15 @@ def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
 
 
 @pytest.mark.mission("GLASS-153")
-def test_the_login_is_in_no_response_and_no_command(page: PageServer, url: str) -> None:
+def test_the_login_is_in_no_response_and_no_command(page: PageServer) -> None:
     without_token = page.get("/api/subjects")
     assert without_token.status == 403  # other users of this machine have no login
     shown = [read(page, path).body.decode() for path in ("/api/registry", "/api/acts")]
     shown.append(json.dumps(act(page, "schemas-level", level="BACKWARD")))
     assert not any("cret" in text for text in shown)
-    found = schema_command("schemas-level", {"level": "FULL"}, RegistryAddress.parse(url), False)
+    found = schema_command(
+        "schemas-level", {"level": "FULL"}, RegistryAddress.parse(f"http://{LOGIN}@h:8081"), False
+    )
     assert found.secrets == {"MINIKAFKA_REGISTRY_LOGIN": "ann:s cret"}
     assert not any("cret" in word for word in found.words)
     assert shown_command(found).startswith("MINIKAFKA_REGISTRY_LOGIN=******** minikafka schemas")

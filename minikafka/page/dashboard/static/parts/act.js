@@ -10,6 +10,7 @@ import { argumentsOf, Fields, initialValues } from "./act_fields.js";
 import { copyText } from "./clipboard.js";
 import { Output } from "./output.js";
 import { looks, notePending } from "./pending.js";
+import { accessReason } from "./sign_in.js";
 
 /**
  * @typedef {{name: string, type: string, required?: boolean, several?: boolean, choices?: string[], help?: string}} Field
@@ -41,6 +42,9 @@ export function reasonAgainst(state, name) {
   if (!hello) return "The page has no connection yet.";
   if (hello.live === false) return "This is a recording; it cannot be changed.";
   if (hello.read_only) return "The page was started with --read-only.";
+  const role = (state.acts ?? []).find((/** @type {any} */ act) => act.name === name)?.role;
+  const refused = accessReason(state.access, role);
+  if (refused) return refused;
   const supervised = SUPERVISED[/** @type {keyof typeof SUPERVISED} */ (name)];
   if (supervised && !(hello.supervised ?? []).includes(supervised.verb)) {
     return "Only the page of `minikafka up` can stop and start brokers, since `up` owns their processes.";
@@ -141,12 +145,14 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   const [busy, setBusy] = useState("");
   const [result, setResult] = useState(/** @type {any} */ (null));
   const [tried, setTried] = useState(""); // the arguments of the last successful dry run
+  const [finished, setFinished] = useState(""); // the arguments with which it was carried out
   const drawn = act.fields.filter((/** @type {Field} */ field) => !only || only.includes(field.name));
   const sent = argumentsOf(act.fields, values);
   const key = JSON.stringify(sent);
   const word = confirm ?? String(args.topic ?? args.group ?? args.broker ?? act.name);
   const named = !act.dangerous || typed.trim() === word;
   const dryRunDue = Boolean(act.dry_run) && tried !== key;
+  const over = finished === key;
   const missing = act.fields.filter((/** @type {Field} */ field) => field.required && !(field.name in sent));
   const preview = usePreview(api, act.name, sent, dryRunDue, missing.map((/** @type {Field} */ field) => field.name));
   const form = useRef(/** @type {any} */ (null));
@@ -172,6 +178,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
       }
       if (!failed && !dry) {
         setTried("");
+        setFinished(key);
         done?.(reply, sent);
       }
     } catch (error) {
@@ -183,7 +190,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   };
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!busy && (dryRunDue || named)) void send(dryRunDue);
+    if (!busy && !over && (dryRunDue || named)) void send(dryRunDue);
   };
   return html`<form onSubmit=${submit} ref=${form}>
     <${Fields} fields=${drawn} values=${values} set=${setValues} fixed=${fixed} state=${state} api=${api} />
@@ -207,8 +214,8 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
         ${busy === "dry" ? "Trying…" : "Dry run"}
       </button>`}
       <button type="submit" data-run="real" class=${`${act.dangerous ? "danger" : ""} ${dryRunDue ? "" : "primary"}`}
-        disabled=${Boolean(busy) || dryRunDue || !named}
-        title=${dryRunDue ? "Make a dry run with these values first." : null}>
+        disabled=${Boolean(busy) || over || dryRunDue || !named}
+        title=${over ? "It is done with these values." : dryRunDue ? "Make a dry run with these values first." : null}>
         ${busy === "real" ? "Executing…" : "Execute"}
       </button>
     </footer>

@@ -115,6 +115,9 @@ function Input({ field, shared, value, state, api, change }) {
   if (field.type === "number") {
     return html`<input ...${shared} type="number" inputmode="numeric" value=${value} onInput=${onInput} />`;
   }
+  if (field.type === "password") {
+    return html`<input ...${shared} type="password" autocomplete="new-password" value=${value} onInput=${onInput} />`;
+  }
   if (field.type === "lines" || String(value).length > LONG) {
     return html`<textarea ...${shared} rows=${field.type === "lines" ? 12 : 5} spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
   }

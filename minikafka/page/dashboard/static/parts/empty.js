@@ -1,6 +1,6 @@
 /** What a view says when it has nothing to show. */
 
-import { all } from "../reducer.js";
+import { all, one } from "../reducer.js";
 import { html } from "./html.js";
 
 /** @param {{title?: string, children: any}} props */
@@ -16,6 +16,11 @@ export function OnlyMinikafka({ state, what }) {
   if (state.hello?.minikafka === false) {
     return html`<${Empty} title=${`Only a minikafka broker shows ${what}.`}>
       These facts are inside a broker, and Kafka's protocol has no request for them.<//>`;
+  }
+  if (silent.length && silent.every(({ broker }) => one(state, null, "node", String(broker))?.debug === null)) {
+    return html`<${Empty} title=${`No broker reports ${what}.`}>
+      These facts are inside a broker. One shows them when its setting <code>debug.listener</code> names an address; those of
+      <code>minikafka up --secure</code> have none, since everybody on their machine could read it.<//>`;
   }
   if (silent.length) {
     return html`<${Empty} title=${`No broker has reported ${what}.`}>

@@ -68,6 +68,15 @@ export function dateTime(ms) {
   return `${day} ${time(ms).slice(0, 8)}`;
 }
 
+/** "1 min 5 s", "more than 2 h" where it is not known how much more, "none" for a group that keeps up.
+ * @param {{lag_ms?: number|null, lag_exact?: boolean}} lag */
+export function lagTime({ lag_ms: ms, lag_exact: exact }) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms === 0) return "none";
+  const text = duration(ms < 1000 ? ms : Math.round(ms / 1000) * 1000);
+  return exact === false ? `more than ${text}` : text;
+}
+
 /** How long ago, to the newest message of the page. @param {number} at @param {number} now */
 export function ago(at, now) {
   return now - at < 1000 ? "now" : `${duration(Math.floor((now - at) / 1000) * 1000)} ago`;

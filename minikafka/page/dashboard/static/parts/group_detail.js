@@ -5,9 +5,10 @@
 import { all } from "../reducer.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
-import { count, duration, number, time } from "./format.js";
+import { count, duration, lagTime, number, time } from "./format.js";
 import { PhaseDiagram, PhaseMark, phasesOf } from "./group_phase.js";
 import { GroupOffsets } from "./group_offsets.js";
+import { HistoryChart } from "./history_chart.js";
 import { html, useRef, useState } from "./html.js";
 import { emptyHistory, withPoint } from "./lag_history.js";
 import { LagLines } from "./lag_lines.js";
@@ -66,6 +67,7 @@ export function GroupDetail({ name, state, api, go }) {
     <dl class="facts">
       <div><dt>coordinator</dt><dd><${BrokerName} broker=${coordinator} /></dd></div>
       <div><dt>lag</dt><dd>${number(facts?.lag)}</dd></div>
+      ${type !== "share" && live && html`<div><dt>lag in time</dt><dd>${lagTime(facts ?? {})}</dd></div>`}
       <div><dt>type</dt><dd>${type ?? "–"}</dd></div>
       ${!phasesOf(type) && html`<div><dt>phase</dt><dd><${PhaseMark} phase=${phase} /></dd></div>`}
       <div><dt>assignment protocol</dt><dd>${facts?.protocol || inside?.facts.protocol || "–"}</dd></div>
@@ -82,6 +84,7 @@ export function GroupDetail({ name, state, api, go }) {
     ${type === "share"
       ? html`<${SharePartitions} group=${name} facts=${facts} state=${state} />`
       : html`<${LagLines} group=${name} history=${history} />
+          <${HistoryChart} title="Lag over the last day" of="group" name=${name} measures=${["lag_ms", "lag"]} api=${api} live=${live} />
           <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} fixed=${type === "streams"}
             state=${state} api=${api} done=${done} />`}
   </div>`;

@@ -3,7 +3,7 @@
  * @module
  */
 import { ActButton, reasonAgainst } from "./act.js";
-import { count, number } from "./format.js";
+import { count, lagTime, number } from "./format.js";
 import { html, useState } from "./html.js";
 import { Table } from "./table.js";
 
@@ -14,6 +14,7 @@ import { Table } from "./table.js";
 export function GroupOffsets({ group, phase, offsets, fixed, state, api, done }) {
   const [wanted, setWanted] = useState(/** @type {Record<string, string>} */ ({}));
   const may = !fixed && state.hello?.live !== false && reasonAgainst(state, "groups-reset-offsets") === null;
+  const timed = offsets.some((/** @type {any} */ offset) => offset.lag_ms !== undefined);
   const rows = offsets.map((offset) => ({ ...offset, name: `${offset.topic}:${offset.partition}` }));
   const set = (/** @type {string} */ name, /** @type {string} */ value) => setWanted((/** @type {any} */ before) => ({ ...before, [name]: value }));
   const chosen = rows.filter((row) => /^\d+$/.test(wanted[row.name] ?? ""));
@@ -26,6 +27,7 @@ export function GroupOffsets({ group, phase, offsets, fixed, state, api, done })
     { key: "committed", title: "committed", align: "right" },
     { key: "log_end_offset", title: "end offset", align: "right" },
     { key: "lag", title: "lag", align: "right", render: (/** @type {any} */ row) => html`<${Lag} row=${row} />` },
+    ...(timed ? [{ key: "lag_ms", title: "lag in time", align: "right", render: (/** @type {any} */ row) => lagTime(row) }] : []),
     { key: "metadata", title: "metadata" },
     ...(may ? [{ key: "wanted", title: "new offset", sortable: false, render: (/** @type {any} */ row) => html`<${NewOffset} row=${row} value=${wanted[row.name] ?? ""} set=${set} />` }] : []),
   ];

@@ -1,4 +1,5 @@
-/** Keys of the page: views by number or letter, space, arrows, and the dialog that lists them. */
+/** Keys of the page: views by number or letter, space, arrows, search, and the dialog that lists
+ * them. */
 
 import { html, useEffect, useRef } from "./html.js";
 
@@ -23,6 +24,8 @@ export function listenForKeys(actions) {
       actions.arrow(event.key === "ArrowRight" ? 1 : -1);
     } else if (event.key === "?") {
       actions.help();
+    } else if (event.key === "/") {
+      if (!focusSearch()) return;
     } else if (!actions.view(event.key)) {
       return;
     }
@@ -30,6 +33,15 @@ export function listenForKeys(actions) {
   };
   document.addEventListener("keydown", press);
   return () => document.removeEventListener("keydown", press);
+}
+
+/** Go to the search field of the view that is open. Return false if it has none. */
+function focusSearch() {
+  const fields = /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("main input[type=search]"));
+  const field = [...fields].find((one) => one.checkVisibility());
+  field?.focus();
+  field?.select();
+  return field !== undefined;
 }
 
 /** @param {HasViews & {open: boolean, close: () => void, recording: boolean}} props */
@@ -51,6 +63,7 @@ export function HelpDialog({ views, open, close, recording }) {
         ${row(["space"], recording ? "plays or pauses the recording" : "pauses or goes on")}
         ${recording ? row(["←", "→"], "a message back or forward")
           : row(["←", "→"], "the view before or after")}
+        ${row(["/"], "goes to the search of the view")}
         ${row(["?"], "opens this help")}
         ${row(["Esc"], "closes a dialog")}
       </tbody></table>

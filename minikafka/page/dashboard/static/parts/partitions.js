@@ -209,21 +209,52 @@ function lane(state, broker, leader, isr, told, leading, inside) {
 }
 
 /**
+ * Return the partitions that are counted one by one. In a large cluster only some topics are
+ * described, and `beyond` has the numbers of the others, also of those that a broker reports.
+ * @param {State} state @returns {PartitionView[]}
+ */
+export function counted(state) {
+  if (!one(state, null, "beyond")) return partitions(state);
+  return partitions(state).filter(({ topic }) => one(state, null, "topic", topic));
+}
+
+/**
+ * Return how many partitions a broker leads, holds, and has out of the ISR, of topics that are not
+ * described. @param {State} state @param {number} id
+ * @returns {{leads: number, replicas: number, behind: number}}
+ */
+export function beyondOf(state, id) {
+  const known = one(state, null, "beyond")?.brokers[String(id)];
+  return known ?? { leads: 0, replicas: 0, behind: 0 };
+}
+
+/**
+ * Return how many partitions of topics that are not described are sick.
+ * @param {State} state @param {"leaderless"|"under_replicated"} what
+ */
+function sickBeyond(state, what) {
+  const beyond = one(state, null, "beyond");
+  if (!beyond) return 0;
+  const kinds = beyond.sick.filter((/** @type {any} */ row) => row.what === what);
+  return kinds.reduce((/** @type {number} */ n, /** @type {any} */ row) => n + row.count, beyond[`more_${what}`]);
+}
+
+/**
  * Count what is not as it should be. Every count links to the view "why".
  * @param {State} state @returns {{name: string, count: number, bad: boolean}[]} without zeros
  */
 export function oddStates(state) {
-  const totals = one(state, null, "cluster");
-  const views = partitions(state);
-  const under = views.filter(({ isr, replicas }) => isr.length < replicas.length).length;
-  const leaderless = views.filter(({ leader }) => leader === null).length;
+  const views = counted(state);
+  const moving = new Set(all(state, "reassignment", null).map(({ name }) => name));
+  const led = views.filter(({ leader }) => leader !== null);
+  const under = led.filter(({ isr, replicas, name }) => isr.length < replicas.length && !moving.has(name)).length;
   const gone = brokers(state).filter((broker) => broker.state === "gone").length;
   const silent = brokers(state).filter((broker) => broker.state === "silent").length;
   const lagging = all(state, "consumer_group", null).filter(({ facts }) =>
     facts.lag > 0 && (facts.state === "Empty" || !facts.members?.length)).length;
   const found = [
-    { name: "without a leader", count: Math.max(leaderless, totals?.offline ?? 0), bad: true },
-    { name: "under-replicated", count: Math.max(under, totals?.under_replicated ?? 0), bad: false },
+    { name: "without a leader", count: views.length - led.length + sickBeyond(state, "leaderless"), bad: true },
+    { name: "under-replicated", count: under + sickBeyond(state, "under_replicated"), bad: false },
     { name: gone === 1 ? "broker gone" : "brokers gone", count: gone, bad: true },
     { name: silent === 1 ? "broker silent" : "brokers silent", count: silent, bad: false },
     { name: `${lagging === 1 ? "group lags" : "groups lag"} without members`, count: lagging, bad: false },

@@ -8,6 +8,8 @@ import { count, number } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { prettyJson, produceBody } from "./record_text.js";
 
+const LONG = 64 * 1024; // characters; a longer text is neither indented nor put on a command line
+
 /** @param {{form: any, set: (form: any) => void, api: any, written: (reply: any, body: any) => void, close: () => void}} props */
 export function ProduceForm({ form, set, api, written, close }) {
   const [busy, setBusy] = useState(false);
@@ -30,7 +32,8 @@ export function ProduceForm({ form, set, api, written, close }) {
     }
     setBusy(false);
   };
-  const pretty = form.encoding === "utf8" && !form.noValue ? prettyJson(form.value) : null;
+  const isLong = form.key.length + form.value.length > LONG;
+  const pretty = form.encoding === "utf8" && !form.noValue && !isLong ? prettyJson(form.value) : null;
   return html`<form class="card produce" aria-label="Produce a record" onSubmit=${send} ref=${box}>
     <header class="detail-head"><h2>Produce</h2><span class="spread"></span>
       <button type="button" class="icon-button" aria-label="Close the form" onClick=${close}>×</button></header>
@@ -46,12 +49,12 @@ export function ProduceForm({ form, set, api, written, close }) {
     <div class="field"><span class="row"><label for="produce-key">key</label>
       <label class="inline"><input type="checkbox" name="no-key" checked=${form.noKey} onChange=${change("noKey")} /> none</label></span>
       <input id="produce-key" name="produce-key" type="text" disabled=${form.noKey} value=${form.key} spellcheck=${false} onInput=${change("key")} /></div>
-    <div class="field"><span class="row"><label for="produce-value">value</label>
+    <div class="field"><span class="row"><label for="produce-value">value${isLong ? `, ${count(form.value.length, "character")}` : ""}</label>
       <label class="inline"><input type="checkbox" name="no-value" checked=${form.noValue} onChange=${change("noValue")} /> none (a tombstone)</label>
       ${pretty !== null && pretty !== form.value && html`<button type="button" class="small" onClick=${() => set({ ...form, value: pretty })}>Indent JSON</button>`}</span>
       <textarea id="produce-value" name="produce-value" rows="6" disabled=${form.noValue} value=${form.value} spellcheck=${false} onInput=${change("value")}></textarea></div>
     <${Headers} headers=${form.headers} set=${(/** @type {any} */ headers) => set({ ...form, headers })} />
-    ${form.topic && form.headers.length === 0 && form.encoding === "utf8" && html`<${Shell} form=${form} api=${api} />`}
+    ${form.topic && form.headers.length === 0 && form.encoding === "utf8" && !isLong && html`<${Shell} form=${form} api=${api} />`}
     ${said && html`<p class=${`notice ${said.bad ? "bad" : "good"}`} role=${said.bad ? "alert" : "status"}>${said.text}</p>`}
     <div class="row"><button class="primary" type="submit" disabled=${busy}>${busy ? "Writing…" : "Produce"}</button></div>
   </form>`;

@@ -6,27 +6,30 @@ import { reasonAgainst } from "./act.js";
 import { copyText } from "./clipboard.js";
 import { bytes, dateTime, time } from "./format.js";
 import { Component, html, useMemo, useState } from "./html.js";
-import { oneLine, prettyJson, recordId } from "./record_text.js";
+import { addressOf, emptyQuery } from "./record_query.js";
+import { oneLine, prettyJson, recordId, schemaText, shownPart } from "./record_text.js";
+import { hashOf } from "../route.js";
 
 const COLUMNS = 6;
 
 /**
- * @param {{rows: import("./record_text.js").KafkaRecord[], newestFirst: boolean, state: any, replay: (record: any) => void}} props
+ * @param {{rows: import("./record_text.js").KafkaRecord[], query: import("./record_query.js").Query, newestFirst: boolean, state: any, replay: (record: any) => void}} props
  */
-export function RecordRows({ rows, newestFirst, state, replay }) {
+export function RecordRows({ rows, query, newestFirst, state, replay }) {
   const [open, setOpen] = useState(/** @type {Set<string>} */ (new Set()));
-  const turn = (/** @type {string} */ id) => {
-    const next = new Set(open);
+  // Rows keep the function of the time when they were drawn, so it takes the set of now.
+  const turn = (/** @type {string} */ id) => setOpen((/** @type {Set<string>} */ before) => {
+    const next = new Set(before);
     if (!next.delete(id)) next.add(id);
-    setOpen(next);
-  };
+    return next;
+  });
   const reason = reasonAgainst(state, "produce");
   // The same node again is not compared: a message of the stream does not touch 2,000 rows.
-  return useMemo(() => tableOf({ rows, newestFirst, open, turn, replay, reason }), [rows, newestFirst, open, reason]);
+  return useMemo(() => tableOf({ rows, query, newestFirst, open, turn, replay, reason }), [rows, newestFirst, open, reason]);
 }
 
 /** @param {any} props */
-function tableOf({ rows, newestFirst, open, turn, replay, reason }) {
+function tableOf({ rows, query, newestFirst, open, turn, replay, reason }) {
   const shown = newestFirst ? [...rows].reverse() : rows;
   return html`<div class="table-wrap records" role="region" aria-label="Records" tabindex="0"><table>
     <caption class="hidden">Records</caption>
@@ -34,7 +37,7 @@ function tableOf({ rows, newestFirst, open, turn, replay, reason }) {
       <th scope="col" class="when">time</th><th scope="col">key</th><th scope="col">value</th></tr></thead>
     <tbody>${shown.map((/** @type {any} */ record) => {
       const id = recordId(record);
-      return html`<${Row} key=${id} id=${id} record=${record} open=${open.has(id)} turn=${turn} replay=${replay} reason=${reason} />`;
+      return html`<${Row} key=${id} id=${id} record=${record} query=${query} open=${open.has(id)} turn=${turn} replay=${replay} reason=${reason} />`;
     })}</tbody>
   </table></div>`;
 }
@@ -48,19 +51,19 @@ class Row extends Component {
   }
 
   render() {
-    const { id, record, open, turn, replay, reason } = this.props;
+    const { id, record, query, open, turn, replay, reason } = this.props;
     return [
       html`<tr class=${open ? "open" : ""} data-record=${id}>
         <td><button class="disclose" aria-expanded=${open} aria-label=${`Record ${id}`} onClick=${() => turn(id)}>${open ? "▾" : "▸"}</button></td>
         <td class="num">${record.partition}</td>
         <td class="num">${record.offset}</td>
         <td class="nowrap when" title=${dateTime(record.timestamp)}>${when(record.timestamp)}</td>
-        <td class="mono"><${Text} text=${record.key} encoding=${record.encoding?.key} most=${60} /></td>
-        <td class="mono" onClick=${() => turn(id)}><${Text} text=${record.value} encoding=${record.encoding?.value} most=${160} />
+        <td class="mono"><${Text} part=${shownPart(record, "key")} most=${60} /></td>
+        <td class="mono" onClick=${() => turn(id)}><${Text} part=${shownPart(record, "value")} most=${160} />
           ${record.headers?.length > 0 && html` <span class="tag">${record.headers.length} header${record.headers.length > 1 ? "s" : ""}</span>`}
           ${record.truncated && html` <span class="tag">cut</span>`}</td>
       </tr>`,
-      open && html`<tr class="record-detail"><td colspan=${COLUMNS}><${Detail} record=${record} replay=${replay} reason=${reason} /></td></tr>`,
+      open && html`<tr class="record-detail"><td colspan=${COLUMNS}><${Detail} record=${record} query=${query} replay=${replay} reason=${reason} /></td></tr>`,
     ];
   }
 }
@@ -70,26 +73,28 @@ function when(at) {
   return new Date(at).toDateString() === new Date().toDateString() ? time(at) : dateTime(at);
 }
 
-/** @param {{text: string|null, encoding: string|undefined, most: number}} props */
-function Text({ text, encoding, most }) {
-  if (text === null || text === undefined) return html`<span class="tag quiet">null</span>`;
+/** @param {{part: ReturnType<typeof shownPart>, most: number}} props */
+function Text({ part: { text, as, error, hint }, most }) {
+  if (text === null) return html`<span class="tag quiet">null</span>`;
   if (text === "") return html`<span class="muted">(empty)</span>`;
-  return html`${encoding === "base64" && html`<span class="tag">base64</span> `}${oneLine(text, most)}`;
+  return html`${as && html`<span class="tag">${as}</span> `}${error && html`<span class="tag bad" title=${error}>not decoded</span> `}${oneLine(text, most)}${hint && html` <span class="muted">${hint}</span>`}`;
 }
 
-/** @param {{record: import("./record_text.js").KafkaRecord, replay: (record: any) => void, reason: string|null}} props */
-function Detail({ record, replay, reason }) {
+/** @param {{record: import("./record_text.js").KafkaRecord, query: import("./record_query.js").Query, replay: (record: any) => void, reason: string|null}} props */
+function Detail({ record, query, replay, reason }) {
   const [raw, setRaw] = useState(false);
   const [copied, setCopied] = useState(false);
-  const pretty = record.encoding?.value === "base64" ? null : prettyJson(record.value);
-  const text = record.value === null ? null : pretty !== null && !raw ? pretty : record.value;
-  const copy = async () => setCopied(await copyText(record.value ?? ""));
+  const [key, value] = [shownPart(record, "key"), shownPart(record, "value")];
+  const nice = value.as === "base64" ? value.text : prettyJson(value.text) ?? value.text;
+  const text = raw ? record.value : nice;
+  const copy = async () => setCopied(await copyText(text ?? ""));
   return html`<div class="record-body">
     <div class="toolbar">
       <span class="muted">partition ${record.partition}, offset ${record.offset}, ${dateTime(record.timestamp)},
         key ${bytes(record.key_size)}, value ${bytes(record.value_size)}</span>
       <span class="spread"></span>
-      ${pretty !== null && html`<button class="small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>as it is</button>`}
+      <a class="button small" href=${hashOf("records", placeOf(record, query))} title="An address that shows this record">Link</a>
+      ${nice !== record.value && html`<button class="small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>as it is</button>`}
       <button class="small" onClick=${copy}>${copied ? "copied" : "Copy value"}</button>
       <button class="small" aria-disabled=${reason === null ? null : "true"} title=${reason ?? "Fill the form with this record"}
         onClick=${() => reason === null && replay(record)}>Edit and replay</button>
@@ -97,8 +102,22 @@ function Detail({ record, replay, reason }) {
     ${record.truncated && html`<p class="notice warn">The record is too large to be shown whole; the form of a replay has all of it.</p>`}
     ${record.headers?.length > 0 && html`<table class="headers"><caption class="hidden">Headers</caption>
       <thead><tr><th scope="col">header</th><th scope="col">value</th></tr></thead>
-      <tbody>${record.headers.map(([name, value]) => html`<tr><td><code>${name}</code></td><td><code>${value ?? "null"}</code></td></tr>`)}</tbody></table>`}
-    ${record.key !== null && html`<p><span class="muted">key</span> <code>${record.key}</code></p>`}
-    <pre tabindex="0" aria-label="Value">${text ?? "null (a tombstone)"}</pre>
+      <tbody>${record.headers.map(([name, shown, encoding]) => html`<tr><td><code>${name}</code></td>
+        <td>${encoding && html`<span class="tag">${encoding}</span> `}<code>${shown ?? "null"}</code></td></tr>`)}</tbody></table>`}
+    ${record.key !== null && html`<p><span class="muted">key</span> ${key.as && html`<span class="tag">${key.as}</span> `}<code>${key.text}</code> <span class="muted">${key.hint}</span></p>`}
+    <${About} title="key" part=${key} /><${About} title="value" part=${value} />
+    <pre tabindex="0" aria-label="Value">${raw && record.encoding?.value === "base64" && html`<span class="tag">base64</span> `}${text ?? "null (a tombstone)"}</pre>
   </div>`;
+}
+
+/** The schema of a key or a value, or why it is not decoded. @param {{title: string, part: ReturnType<typeof shownPart>}} props */
+function About({ title, part: { schema, error } }) {
+  return html`${schema && html`<p class="muted" data-schema=${title}>${title}: ${schemaText(schema)}</p>`}
+    ${error && html`<p class="notice warn">The ${title} could not be decoded: ${error}</p>`}`;
+}
+
+/** The address of one record. @param {import("./record_text.js").KafkaRecord} record @param {import("./record_query.js").Query} query */
+function placeOf(record, { topic, transactions, key_as, value_as }) {
+  const place = { topic, partition: String(record.partition), start: "offset", offset: String(record.offset), limit: "1" };
+  return addressOf({ ...emptyQuery(), ...place, transactions, key_as, value_as });
 }

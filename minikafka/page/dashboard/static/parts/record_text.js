@@ -1,9 +1,8 @@
 /**
- * Records as text, and the queries that read them. Pure.
+ * Records as text, and the form that writes them. Pure.
  * @module
  */
-
-export const MAX_ROWS = 2000; // records that the page keeps
+import { MOST_ROWS } from "./record_query.js";
 
 /**
  * @typedef {Object} KafkaRecord
@@ -17,46 +16,68 @@ export const MAX_ROWS = 2000; // records that the page keeps
  * @property {number} value_size bytes
  * @property {{key: string, value: string}} encoding "utf8", "base64" or "null"
  * @property {boolean} truncated
+ * @property {Decoded|null} [key_decoded]
+ * @property {Decoded|null} [value_decoded]
+ *
+ * @typedef {Object} Decoded
+ * @property {string} as
+ * @property {string|null} text
+ * @property {{id: number, subject: string, version: number, type: string}|null} [schema]
+ * @property {string|null} [error]
+ * @property {{as: string, text: string}|null} [hint] what bytes of this size may be, too
  *
  * @typedef {[string, string|null, string?]} Header name and value; the third word is "base64" if the value is no text
- * @typedef {{topic: string, partition: string, start: string, last: string, offset: string, time: string, contains: string, limit: string, uncommitted: boolean}} Query
  */
 
-/** @returns {Query} */
-export function emptyQuery() {
-  return { topic: "", partition: "", start: "last", last: "100", offset: "0", time: "", contains: "", limit: "500", uncommitted: false };
+const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
+
+/**
+ * Return a key or a value as a reader sees it. `as` is a word for what is no plain text, or "".
+ * @param {KafkaRecord} record
+ * @param {"key"|"value"} part
+ * @returns {{text: string|null, as: string, schema: Decoded["schema"], error: string, hint: string}}
+ */
+export function shownPart(record, part) {
+  const decoded = record[/** @type {"key_decoded"|"value_decoded"} */ (`${part}_decoded`)];
+  const raw = record[part];
+  if (raw === null) return { text: null, as: "", schema: null, error: "", hint: "" };
+  if (decoded && decoded.text !== null && decoded.text !== undefined) {
+    const as = decoded.schema?.type.toLowerCase() ?? (["text", "json"].includes(decoded.as) ? "" : decoded.as);
+    return { text: visible(decoded.text), as, schema: decoded.schema ?? null, error: decoded.error ?? "", hint: hintOf(decoded) };
+  }
+  const encoding = record.encoding?.[part];
+  const binary = encoding === "base64" ? "base64" : visible(raw) === raw ? "" : "binary";
+  return { text: visible(raw), as: binary, schema: null, error: decoded?.error ?? "", hint: "" };
+}
+
+/** "int64 42?" @param {Decoded} decoded */
+function hintOf({ hint }) {
+  return hint ? `${hint.as} ${hint.text}?` : "";
+}
+
+/** Characters that have no picture get one: the byte 0 is "␀". @param {string} text */
+export function visible(text) {
+  return text.replace(CONTROLS, (one) => String.fromCharCode(one === "\u007f" ? 0x2421 : 0x2400 + one.charCodeAt(0)));
+}
+
+/** "AVRO orders-value, version 3, id 7". @param {NonNullable<Decoded["schema"]>} schema */
+export function schemaText({ type, subject, version, id }) {
+  return [`${type} schema ${subject ?? ""}`.trim(), version === null || version === undefined ? "" : `version ${version}`, `id ${id}`]
+    .filter(Boolean).join(", ");
 }
 
 /**
- * Return where a query starts, as `GET /api/records` names it.
- * @param {Query} query
- * @returns {string}
- */
-export function fromOf(query) {
-  if (query.start === "last") return `last:${Number(query.last) || 1}`;
-  if (query.start === "offset") return `offset:${Number(query.offset) || 0}`;
-  if (query.start === "time") return `time:${Date.parse(query.time) || 0}`;
-  return query.start;
-}
-
-/**
- * Turn the offsets to go on from into the parameter `next`: {"0": 17, "1": 5} -> "0:17,1:5".
- * @param {Record<string, number>} next
- * @returns {string}
- */
-export function nextText(next) {
-  return Object.entries(next).map(([partition, offset]) => `${partition}:${offset}`).join(",");
-}
-
-/**
- * Return rows with more records behind them: at most MAX_ROWS, the oldest are dropped.
+ * Return rows with more records behind them, or before them: at most MOST_ROWS, those at the other
+ * end are dropped.
  * @param {{rows: KafkaRecord[], dropped: number}} kept
  * @param {KafkaRecord[]} more
+ * @param {boolean} [older]
  */
-export function withRecords(kept, more) {
-  const rows = more.length ? [...kept.rows, ...more] : kept.rows;
-  const over = Math.max(0, rows.length - MAX_ROWS);
-  return { rows: over ? rows.slice(over) : rows, dropped: kept.dropped + over };
+export function withRecords(kept, more, older = false) {
+  const rows = older ? [...more, ...kept.rows] : [...kept.rows, ...more];
+  const over = Math.max(0, rows.length - MOST_ROWS);
+  const left = older ? rows.slice(0, MOST_ROWS) : rows.slice(over);
+  return { rows: left, dropped: kept.dropped + over };
 }
 
 /** @param {KafkaRecord} record */
@@ -135,9 +156,14 @@ function binaryHeader([name, value, encoding]) {
   return [name, value === null || encoding === "base64" ? value : toBase64(value), "base64"];
 }
 
+const AT_ONCE = 8192; // a function has only so many arguments
+
 /** @param {string} text */
 function toBase64(text) {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+  const bytes = new TextEncoder().encode(text);
+  let letters = "";
+  for (let i = 0; i < bytes.length; i += AT_ONCE) letters += String.fromCharCode(...bytes.subarray(i, i + AT_ONCE));
+  return btoa(letters);
 }
 
 /** @returns {ReturnType<typeof replayForm>} */

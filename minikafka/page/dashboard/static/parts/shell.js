@@ -26,7 +26,7 @@ export function Viewed({ path, ...props }) {
       (error) => setFailed(String(error.message ?? error)));
   }, []);
   if (failed) return html`<${Empty} title="This view could not be loaded.">${failed}<//>`;
-  if (!loaded) return null;
+  if (!loaded) return html`<${Empty}>Loading the view…<//>`;
   return html`<${loaded} ...${props} go=${go} />`;
 }
 

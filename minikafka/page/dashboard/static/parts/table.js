@@ -22,22 +22,25 @@ import { number } from "./format.js";
  * @param {(row: any) => string|number} [props.rowKey]
  * @param {number} [props.pageSize]
  * @param {[string, boolean]} [props.initialSort] key, and whether descending
+ * @param {[string, boolean]|null} [props.sort] where the rows come sorted: by what, and `onSort` sorts them otherwise
+ * @param {(sort: [string, boolean]) => void} [props.onSort]
  * @param {string} [props.none] said when there are no rows
  * @param {boolean} [props.showCaption]
  * @param {(row: any) => string} [props.rowClass]
  */
 export function Table({
   caption, columns, rows, rowKey, pageSize = 50, initialSort, none = "Nothing to show.",
-  showCaption = false, rowClass,
+  showCaption = false, rowClass, sort: given = null, onSort,
 }) {
-  const [sort, setSort] = useState(initialSort ?? null);
+  const [own, setOwn] = useState(initialSort ?? null);
+  const sort = onSort ? given : own;
   const [page, setPage] = useState(0);
-  const sorted = useMemo(() => sortRows(rows, columns, sort), [rows, sort]);
+  const sorted = useMemo(() => (onSort ? rows : sortRows(rows, columns, sort)), [rows, onSort ? null : sort]);
   const pages = Math.max(1, Math.ceil(sorted.length / pageSize));
   const current = Math.min(page, pages - 1);
   const shown = sorted.slice(current * pageSize, (current + 1) * pageSize);
   const press = (/** @type {string} */ key) =>
-    setSort(sort && sort[0] === key ? [key, !sort[1]] : [key, false]);
+    (onSort ?? setOwn)(sort && sort[0] === key ? [key, !sort[1]] : [key, false]);
   return html`<div class="table-box">
     <div class="table-wrap" role="region" aria-label=${caption} tabindex="0"><table>
       <caption class=${showCaption ? "" : "hidden"}>${caption}</caption>

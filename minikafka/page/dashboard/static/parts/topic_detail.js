@@ -6,14 +6,17 @@ import { one } from "../reducer.js";
 import { hashOf } from "../route.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
-import { bytes, count, duration } from "./format.js";
+import { brief, bytes, count, duration, number } from "./format.js";
+import { HistoryChart } from "./history_chart.js";
 import { html, useState } from "./html.js";
 import { Moves } from "./moves.js";
 import { usePolled } from "./polled.js";
 import { BrokerIcon, BrokerName } from "./svg.js";
 import { Table } from "./table.js";
+import { sizesOf, TopicAcls, TopicGroups } from "./topic_use.js";
 
 const POLL_MS = 3000;
+const USE_POLL_MS = 5000;
 
 /** @param {any} props */
 export function TopicDetail({ name, state, api, go }) {
@@ -21,6 +24,7 @@ export function TopicDetail({ name, state, api, go }) {
   const live = state.hello?.live !== false;
   const path = `topics/${encodeURIComponent(name)}`;
   const polled = usePolled({ api, path, live: live && Boolean(state.hello), everyMs: POLL_MS, changed: changes });
+  const use = usePolled({ api, path: `topic-use/${encodeURIComponent(name)}`, live: live && Boolean(state.hello), everyMs: USE_POLL_MS, changed: changes }).facts;
   const reported = one(state, null, "topic", name);
   const facts = polled.facts ?? reported;
   const done = () => setChanges((/** @type {number} */ n) => n + 1);
@@ -32,6 +36,7 @@ export function TopicDetail({ name, state, api, go }) {
   }
   const partitions = /** @type {any[]} */ (facts.partitions);
   const moves = movesOf(state, name, partitions);
+  const sizes = sizesOf(state, name, partitions, use);
   const brokers = [...new Set(partitions.flatMap(({ replicas }) => replicas))].sort((a, b) => a - b);
   return html`<div class="detail">
     <${Back} />
@@ -52,11 +57,24 @@ export function TopicDetail({ name, state, api, go }) {
         args=${{ topic: name, plan: planOf(name, partitions, moves) }} state=${state} api=${api} done=${done} />`}
       <${ActButton} act="elect-leaders" label="Elect leader…" args=${{ topic: name, partition: 0 }} ...${shared} />
       <${ActButton} act="delete-records" label="Delete records…" args=${{ topic: name, partition: 0, offset: -1 }} ...${shared} />
+      <${ActButton} act="topics-empty" label="Empty…" className="small danger" args=${{ topic: name, partitions: partitions.length }}
+        state=${state} api=${api} done=${done} fixed=${["topic", "partitions"]} />
+      <${ActButton} act="topics-create" label="Clone…" args=${cloneOf(facts, partitions)} state=${state} api=${api}
+        done=${(/** @type {any} */ _, /** @type {any} */ sent) => go("topics", { name: sent.topic })}
+        title="Create a topic with the same partitions, replicas and settings" />
       <${ActButton} act="topics-delete" label="Delete topic…" className="small danger" args=${{ topic: name }}
         state=${state} api=${api} fixed=${["topic"]} done=${() => go("topics")} />
     </div>
+    <dl class="facts">
+      <div><dt>records/s</dt><dd>${brief(use?.records_per_s)}</dd></div>
+      <div><dt>size</dt><dd>${bytes(sizes.size)}</dd></div>
+      <div><dt>with all replicas</dt><dd>${bytes(sizes.onDisk)}</dd></div>
+      <div><dt>segments</dt><dd>${number(sizes.segments)}</dd></div>
+    </dl>
     <${Moves} state=${state} api=${api} topic=${name} />
-    <${Partitions} name=${name} partitions=${partitions} state=${state} shared=${shared} />
+    <${Partitions} name=${name} partitions=${partitions} sizes=${sizes} state=${state} shared=${shared} />
+    <${HistoryChart} title="History of the topic" of="topic" name=${name} measures=${["records", "size"]} api=${api} live=${live} />
+    ${live && html`<${TopicGroups} name=${name} use=${use} /><${TopicAcls} name=${name} use=${use} />`}
     <${Configs} name=${name} configs=${facts.configs} shared=${shared} />
   </div>`;
 }
@@ -93,12 +111,26 @@ function planOf(topic, partitions, moves) {
   return JSON.stringify({ version: 1, partitions: rows });
 }
 
+/**
+ * Return the arguments that create a topic with the same settings: those that were set for this one.
+ * @param {any} facts @param {any[]} partitions
+ */
+function cloneOf(facts, partitions) {
+  const set = (facts.configs ?? []).filter((/** @type {any} */ row) => isOfTopic(row) && !row.sensitive && row.value !== null);
+  return {
+    topic: `${facts.name}-clone`,
+    partitions: partitions.length,
+    replication_factor: Math.max(1, ...partitions.map(({ replicas }) => replicas.length)),
+    config: set.map((/** @type {any} */ { name, value }) => `${name}=${value}`).join(","),
+  };
+}
+
 function Back() {
   return html`<p class="back"><a href="#/topics">‹ All topics</a></p>`;
 }
 
 /** @param {any} props */
-function Partitions({ name, partitions, state, shared }) {
+function Partitions({ name, partitions, sizes, state, shared }) {
   const right = /** @type {const} */ ("right");
   const may = state.hello?.live !== false && !state.hello?.read_only;
   const columns = [
@@ -106,13 +138,16 @@ function Partitions({ name, partitions, state, shared }) {
       html`<a href=${hashOf("lanes", { name: `${name}-${row.partition}` })}>${row.partition}</a>` },
     { key: "leader", title: "leader", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.leader} />` },
     { key: "leader_epoch", title: "epoch", align: right },
-    { key: "replicas", title: "replicas (hollow: not in sync)", value: (/** @type {any} */ row) => row.replicas.join(","),
+    { key: "replicas", title: "replicas", value: (/** @type {any} */ row) => row.replicas.join(","),
       render: (/** @type {any} */ row) => html`<${Replicas} row=${row} reassignment=${one(state, null, "reassignment", `${name}-${row.partition}`)} />` },
     { key: "log_start_offset", title: "log start", align: right },
     { key: "last_stable_offset", title: "last stable", align: right },
     { key: "high_watermark", title: "high watermark", align: right },
     { key: "records", title: "offsets", align: right, value: (/** @type {any} */ row) =>
       row.high_watermark === null || row.log_start_offset === null ? null : row.high_watermark - row.log_start_offset },
+    { key: "size", title: "size", align: right, value: (/** @type {any} */ row) => sizes.of(row.partition).size,
+      render: (/** @type {any} */ row) => bytes(sizes.of(row.partition).size) },
+    { key: "segments", title: "segments", align: right, value: (/** @type {any} */ row) => sizes.of(row.partition).segments },
     ...(may ? [{ key: "acts", title: "", sortable: false, render: (/** @type {any} */ row) => html`<span class="acts">
       <${ActButton} act="elect-leaders" label="Elect" args=${{ topic: name, partition: row.partition }} ...${shared}
         fixed=${["topic", "partition"]} title="Request the election of the partition's preferred leader" />
@@ -120,7 +155,7 @@ function Partitions({ name, partitions, state, shared }) {
         ...${shared} fixed=${["topic", "partition"]} /></span>` }] : []),
   ];
   return html`<section class="card" aria-label="Partitions">
-    <h3>${count(partitions.length, "partition")}</h3>
+    <h3>${count(partitions.length, "partition")} <span class="muted">a hollow mark: a replica that is not in sync</span></h3>
     <${Table} caption=${`Partitions of ${name}`} columns=${columns} rows=${partitions} rowKey=${(/** @type {any} */ row) => row.partition} />
   </section>`;
 }

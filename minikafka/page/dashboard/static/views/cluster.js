@@ -6,9 +6,10 @@ import { ActButton } from "../parts/act.js";
 import { Chart, DASHES } from "../parts/chart.js";
 import { Empty } from "../parts/empty.js";
 import { brief, bytes, count, duration, number, rates, time } from "../parts/format.js";
+import { HistoryChart } from "../parts/history_chart.js";
 import { html } from "../parts/html.js";
 import {
-  brokers, controllerEpoch, controllerOf, oddStates, partitions,
+  beyondOf, brokers, controllerEpoch, controllerOf, counted, oddStates, partitions,
 } from "../parts/partitions.js";
 import { BrokerIcon, BrokerMark, brokerColor, Node, Sparkline, useWidth } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
@@ -28,16 +29,17 @@ const STATES = {
   unknown: ["quiet", "unknown"],
 };
 const THERE = ["running", "starting", "stopping", "unknown"];
-/** A broker that is paused or killed is silent, and gone when its session has expired.
- * @type {{verb: string, label: string, look: string, when: string[]}[]} */
+const ALL = Object.keys(STATES);
+/** A broker that is paused, isolated or killed is silent, and gone when its session has expired.
+ * @type {{verb: string, label: string, look: string, when: string[], of?: "paused"|"isolated"|"neither"}[]} */
 const SUPERVISED = [
   { verb: "stop", label: "kill -15", look: "small", when: [...THERE, "silent"] },
   { verb: "kill", label: "kill -9", look: "small danger", when: [...THERE, "silent"] },
   { verb: "pause", label: "pause", look: "small", when: THERE },
   { verb: "isolate", label: "isolate", look: "small", when: THERE },
-  { verb: "start", label: "start", look: "small", when: ["silent", "gone"] },
-  { verb: "resume", label: "resume", look: "small", when: ["silent", "gone"] },
-  { verb: "rejoin", label: "rejoin", look: "small", when: ["silent", "gone"] },
+  { verb: "start", label: "start", look: "small", when: ["silent", "gone"], of: "neither" },
+  { verb: "resume", label: "resume", look: "small", when: ALL, of: "paused" },
+  { verb: "rejoin", label: "rejoin", look: "small", when: ALL, of: "isolated" },
 ];
 
 /** @typedef {import("../parts/partitions.js").BrokerView} BrokerView */
@@ -46,15 +48,27 @@ const SUPERVISED = [
 /** @param {{state: import("../reducer.js").State, api: any, go: any}} props */
 function Cluster({ state, api, go }) {
   const found = brokers(state);
-  if (!state.hello) return html`<${Empty}>No broker has reported yet.<//>`;
+  if (!state.hello || (state.hello.live && !hasReported(state))) return html`<${Empty}>Reading the cluster…<//>`;
+  const live = state.hello.live !== false;
+  const inside = found.some((broker) => broker.inside);
   return html`<div class="stack">
     <${Totals} state=${state} />
     <div class="cards brokers" role="list" aria-label="Brokers">${found.map((broker) =>
       html`<${BrokerCard} key=${broker.id} broker=${broker} state=${state} api=${api} />`)}</div>
     <${LeaderMap} state=${state} go=${go} />
     <${Rates} state=${state} brokers=${found} />
+    <${HistoryChart} title="The last day" of="cluster" api=${api} live=${live}
+      measures=${["records", "bytes_in", "bytes_out", "requests", "size"]} />
+    ${inside && html`<${HistoryChart} title="The last day, by broker" of="broker" api=${api} live=${live}
+      measures=${["messages_in", "bytes_in", "bytes_out", "requests", "size"]} />`}
     <${Newest} state=${state} />
   </div>`;
+}
+
+/** Whether the protocol or a broker has told anything, or why it tells nothing.
+ * @param {import("../reducer.js").State} state */
+function hasReported(state) {
+  return ["node", "cluster", "broker", "reachable"].some((kind) => all(state, kind).length > 0);
 }
 
 /** @param {{state: import("../reducer.js").State}} props */
@@ -109,10 +123,12 @@ function Total({ name, value, more, path }) {
 function BrokerCard({ broker, state, api }) {
   const { id, node, inside } = broker;
   const [look, words] = STATES[broker.state];
-  const views = partitions(state);
-  const leads = views.filter(({ leader }) => leader === id).length;
-  const holds = views.filter(({ replicas }) => replicas.includes(id)).length;
-  const behind = views.filter(({ replicas, isr }) => replicas.includes(id) && !isr.includes(id)).length;
+  const views = counted(state);
+  const beyond = beyondOf(state, id);
+  const leads = views.filter(({ leader }) => leader === id).length + beyond.leads;
+  const held = views.filter(({ replicas }) => replicas.includes(id));
+  const holds = held.length + beyond.replicas;
+  const behind = held.filter(({ isr }) => !isr.includes(id)).length + beyond.behind;
   const there = broker.state !== "gone";
   return html`<section class=${`card broker ${there ? "" : "gone"}`} role="listitem" data-entity=${`broker|${id}|`}
     aria-label=${`Broker ${id}, ${words}${broker.controller ? ", the controller" : ""}`}
@@ -171,8 +187,11 @@ function Throughput({ state, id, there }) {
 function Buttons({ broker, state, api }) {
   const verbs = state.hello?.supervised ?? [];
   if (!state.hello?.live || state.hello.read_only || !verbs.length) return null;
+  const paused = (state.hello.brokers_paused ?? []).includes(broker.id);
+  const isolated = (state.hello.brokers_isolated ?? []).includes(broker.id);
+  const is = { paused, isolated, neither: !paused && !isolated };
   return html`<div class="row broker-acts">${SUPERVISED
-    .filter(({ verb, when }) => verbs.includes(verb) && when.includes(broker.state))
+    .filter(({ verb, when, of }) => verbs.includes(verb) && when.includes(broker.state) && (!of || is[of]))
     .map(({ verb, label, look }) => html`<${ActButton} key=${verb} act=${`broker-${verb}`} label=${label}
       className=${look} args=${{ broker: broker.id }} api=${api} state=${state} />`)}</div>`;
 }

@@ -1,9 +1,9 @@
 /** The view "Events": the event logs of all brokers, merged, newest first, filtered and folded. */
 
-import { hashOf } from "../route.js";
+import { hashOf, replace } from "../route.js";
 import { Empty } from "../parts/empty.js";
 import { number, time } from "../parts/format.js";
-import { html, useEffect, useState } from "../parts/html.js";
+import { html, useState } from "../parts/html.js";
 import { brokers, splitName } from "../parts/partitions.js";
 import { BrokerName } from "../parts/svg.js";
 import { Pager } from "../parts/table.js";
@@ -21,17 +21,15 @@ const LOOKS = { debug: "quiet", info: "quiet", warning: "warn", error: "bad", cr
 
 /** @param {{state: import("../reducer.js").State, go: any, params: Object<string, string>}} props */
 function Events({ state, go, params }) {
-  const [page, setPage] = useState(0);
-  const [fold, setFold] = useState(true);
-  useEffect(() => setPage(0), [params]);
+  const fold = params.fold !== "no";
   const found = state.events.filter((event) => matches(event, params));
   const lines = fold ? folded(found) : found.map((event) => ({ events: [event], key: keyOf(event) }));
   const pages = Math.ceil(lines.length / A_PAGE);
-  const current = Math.min(page, Math.max(0, pages - 1));
+  const current = Math.max(0, Math.min(Math.trunc(Number(params.page)) || 1, pages) - 1);
   const shown = lines.slice(current * A_PAGE, (current + 1) * A_PAGE);
   const lost = Object.values(state.missed).reduce((sum, n) => sum + n, 0);
   return html`
-    <${Filter} state=${state} params=${params} go=${go} fold=${fold} setFold=${setFold} />
+    <${Filter} state=${state} params=${params} />
     <p class="muted">${number(found.length)} of the last ${number(state.events.length)} events${
       lost ? `; ${number(lost)} more came faster than this page read them` : ""}.</p>
     ${shown.length === 0
@@ -39,7 +37,8 @@ function Events({ state, go, params }) {
         : "No event has come yet. Only minikafka brokers with a debug listener send them."}<//>`
       : html`<ol class="events" aria-label="Events, newest first">${shown.map((line) =>
           html`<${EventLine} key=${line.key} line=${line} />`)}</ol>`}
-    <${Pager} page=${current} pages=${pages} total=${lines.length} setPage=${setPage} what="lines" />`;
+    <${Pager} page=${current} pages=${pages} total=${lines.length} what="lines"
+      setPage=${(/** @type {number} */ to) => go("events", { ...params, page: to ? to + 1 : null })} />`;
 }
 
 /** @param {BrokerEvent} event @param {Object<string, string>} params */
@@ -89,12 +88,11 @@ function keyOf({ broker, at, number: n }) {
   return `${broker}/${at}/${n}`;
 }
 
-/** @param {{state: import("../reducer.js").State, params: Object<string, string>, go: any,
- *   fold: boolean, setFold: any}} props */
-function Filter({ state, params, go, fold, setFold }) {
+/** @param {{state: import("../reducer.js").State, params: Object<string, string>}} props */
+function Filter({ state, params }) {
   const components = [...new Set(state.events.map(({ facts }) => facts.component).filter(Boolean))].sort();
   const turn = (/** @type {string} */ name, /** @type {any} */ value) =>
-    go("events", { ...params, [name]: value || null });
+    replace("events", { ...params, [name]: value || null, page: null });
   const choice = (/** @type {string} */ name, /** @type {any[]} */ values, /** @type {string} */ none) =>
     html`<label>${name} <select value=${params[name] ?? ""} onChange=${(/** @type {any} */ event) =>
       turn(name, event.target.value)}>
@@ -107,7 +105,8 @@ function Filter({ state, params, go, fold, setFold }) {
     ${choice("component", components, "all")}
     <label>text <input type="search" value=${params.text ?? ""} placeholder="name, topic-0, any fact"
       onInput=${(/** @type {any} */ event) => turn("text", event.target.value)} /></label>
-    <label><input type="checkbox" checked=${fold} onChange=${() => setFold(!fold)} /> fold repeats</label>
+    <label><input type="checkbox" checked=${params.fold !== "no"}
+      onChange=${(/** @type {any} */ event) => turn("fold", event.target.checked ? null : "no")} /> fold repeats</label>
   </div>`;
 }
 

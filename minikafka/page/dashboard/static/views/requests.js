@@ -122,8 +122,6 @@ function Apis({ apis, measure, scale, broker, tools }) {
     .map((row) => ({ ...row, parts: partsOf(row.phases, measure), failed: sum(row.errors) }))
     .sort((a, b) => b.count - a.count);
   const most = Math.max(1, ...rows.map(({ parts }) => totalOf(parts)));
-  const of = (/** @type {any} */ row, /** @type {string} */ phase, /** @type {string} */ what) =>
-    row.phases?.[phase]?.[what] ?? null;
   const time = (
     /** @type {string} */ phase,
     /** @type {string} */ what,
@@ -132,8 +130,8 @@ function Apis({ apis, measure, scale, broker, tools }) {
     key: `${phase} ${what}`,
     title,
     align: /** @type {"right"} */ ("right"),
-    value: (/** @type {any} */ row) => of(row, phase, what),
-    render: (/** @type {any} */ row) => micros(of(row, phase, what)),
+    value: (/** @type {any} */ row) => timeOf(row, phase, what),
+    render: (/** @type {any} */ row) => micros(timeOf(row, phase, what)),
   });
   const columns = [
     { key: "name", title: "API" },
@@ -154,10 +152,20 @@ function Apis({ apis, measure, scale, broker, tools }) {
       <span class="phase-api"><b>${row.name}</b> <span class="muted">${number(row.count)}</span>
         ${row.failed > 0 && html` <span class="pill bad" title=${errorsText(row.errors)}>${count(row.failed, "error")}</span>`}</span>
       <${PhaseBar} parts=${row.parts} width=${scale === "share" ? 1 : totalOf(row.parts) / most} label=${`${row.name}, ${label(measure)}`} />
-      <span class="phase-times"><span class="muted">p50</span> ${micros(of(row, "total", "p50_us"))} <span class="muted">p99</span> ${micros(of(row, "total", "p99_us"))}</span>
+      <span class="phase-times"><span class="muted">p50</span> ${micros(timeOf(row, "total", "p50_us"))} <span class="muted">p99</span> ${micros(timeOf(row, "total", "p99_us"))}</span>
     </li>`,
     )}</ul>
   <//>`;
+}
+
+/**
+ * Return the time of a phase, or null. Percentiles are of the last minute: where no request came in
+ * it, all of them are 0.
+ * @param {any} row @param {string} phase @param {string} what
+ * @returns {number|null}
+ */
+export function timeOf(row, phase, what) {
+  return row.phases?.total?.[what] ? row.phases[phase]?.[what] ?? null : null;
 }
 
 /** @param {string} measure */

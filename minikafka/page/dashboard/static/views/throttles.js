@@ -1,10 +1,10 @@
 /** The view "Throttles": quotas of clients, of replication, who is held back now, connections, and
  * what clients say of themselves. */
 
-import { ActButton } from "../parts/act.js";
-import { Empty, OnlyMinikafka } from "../parts/empty.js";
-import { brief, bytes, count, duration, number } from "../parts/format.js";
-import { html } from "../parts/html.js";
+import { Empty, hasInside, OnlyMinikafka } from "../parts/empty.js";
+import { count, duration, number } from "../parts/format.js";
+import { html, useState } from "../parts/html.js";
+import { amount, QuotaActs, QuotaList, QUOTAS, who } from "../parts/quota_list.js";
 import { BrokerName } from "../parts/svg.js";
 import { Table } from "../parts/table.js";
 import { Twin } from "../parts/twin.js";
@@ -18,17 +18,6 @@ import { all } from "../reducer.js";
  */
 
 const RIGHT = /** @type {"right"} */ ("right");
-
-/** What each quota limits, and its unit. @type {Object<string, {kind: string, unit: string}>} */
-const QUOTAS = {
-  producer_byte_rate: { kind: "Produce", unit: "B/s" },
-  consumer_byte_rate: { kind: "Fetch", unit: "B/s" },
-  request_percentage: { kind: "Time of the broker", unit: "%" },
-  controller_mutation_rate: { kind: "Changes of topics", unit: "a second" },
-  leader: { kind: "Replication from leaders", unit: "B/s" },
-  follower: { kind: "Replication to followers", unit: "B/s" },
-  log_dirs: { kind: "Moves between disks", unit: "B/s" },
-};
 
 /**
  * Return the accounts of clients with a limit, and the throttles of replication.
@@ -100,29 +89,12 @@ function throttleRow(broker, key, whose, limit, rate, held, heldMs) {
   };
 }
 
-/** @param {any} row */
-function who(row) {
-  const parts = [];
-  if (row.user) parts.push(row.user === "<default>" ? "every other user" : `user ${row.user}`);
-  if (row.client_id)
-    parts.push(row.client_id === "<default>" ? "every other client" : `client ${row.client_id}`);
-  return parts.join(", ") || "all clients";
-}
-
-/** @param {number|null} value @param {string} unit */
-export function amount(value, unit) {
-  if (value === null) return "–";
-  if (unit === "B/s") return `${bytes(value)}/s`;
-  if (unit === "%") return `${number(Math.round(value * 10) / 10)} %`;
-  return `${brief(value)} ${unit}`.trim();
-}
-
-/** @param {{state: State, api: any}} props */
-function Component({ state, api }) {
+/** @param {{state: State, api: any, params: Object<string, string>, go: any}} props */
+function Component({ state, api, params, go }) {
   const rows = throttleRows(state);
   const throttles = all(state, "throttle");
-  if (!throttles.length && !all(state, "broker").length)
-    return html`<${OnlyMinikafka} state=${state} what="its throttles" />`;
+  if (!throttles.length && !hasInside(state))
+    return html`<${ByProtocol} state=${state} api=${api} params=${params} go=${go} />`;
   const muted = throttles.flatMap(({ broker, facts }) =>
     (facts.muted ?? []).map((/** @type {any} */ row) => ({ broker, ...row })),
   );
@@ -142,12 +114,17 @@ function Component({ state, api }) {
   </div>`;
 }
 
-/** Buttons for the quotas of clients; replication is throttled by a reassignment.
- * @param {{state: import("../reducer.js").State, api: any}} props */
-function QuotaActs({ state, api }) {
-  return html`<div class="toolbar" role="group" aria-label="Acts on quotas">
-    <${ActButton} act="quotas-set" label="Set a quota…" state=${state} api=${api} />
-    <${ActButton} act="quotas-remove" label="Remove quotas…" state=${state} api=${api} />
+/** What brokers without a debug listener tell: the limits, and not who reaches them.
+ * @param {{state: State, api: any, params: Object<string, string>, go: any}} props */
+function ByProtocol({ state, api, params, go }) {
+  const [changed, setChanged] = useState(0);
+  const nothing = html`<${OnlyMinikafka} state=${state} what="who is throttled now" />`;
+  if (state.hello?.live === false) return nothing;
+  return html`<div class="stack">
+    <${QuotaActs} state=${state} api=${api} done=${() => setChanged(changed + 1)} />
+    <${QuotaList} state=${state} api=${api} query=${params} changed=${changed}
+      open=${(/** @type {any} */ more) => go("throttles", { ...params, ...more })} />
+    ${nothing}
   </div>`;
 }
 

@@ -5,6 +5,7 @@
 import { all } from "../reducer.js";
 import { hashOf } from "../route.js";
 import { ActButton } from "../parts/act.js";
+import { brief, bytes } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
 import { Moves } from "../parts/moves.js";
 import { NameList } from "../parts/name_list.js";
@@ -20,8 +21,10 @@ function Topics({ state, api, go, params }) {
   const columns = [
     { key: "partitions", title: "partitions", align: /** @type {const} */ ("right") },
     { key: "replication_factor", title: "replicas", align: /** @type {const} */ ("right") },
-    { key: "health", title: "health", render: (/** @type {any} */ row) => html`<${Health} row=${row} />` },
-    { key: "internal", title: "", render: (/** @type {any} */ row) => (row.internal ? html`<span class="tag">internal</span>` : "") },
+    ...(live ? FIGURES : []),
+    { key: "health", title: "health", value: (/** @type {any} */ row) => row.offline * 1e6 + row.under_replicated,
+      render: (/** @type {any} */ row) => html`<${Health} row=${row} />` },
+    { key: "internal", title: "", sortable: false, render: (/** @type {any} */ row) => (row.internal ? html`<span class="tag">internal</span>` : "") },
   ];
   const created = (/** @type {any} */ values) => {
     setChanges((/** @type {number} */ n) => n + 1);
@@ -30,11 +33,22 @@ function Topics({ state, api, go, params }) {
   return html`<div class="stack">
     <${Moves} state=${state} api=${api} />
     <${NameList} kind="topics" label="topics" nameOf=${(/** @type {any} */ row) => row.name} columns=${columns}
-      href=${(/** @type {string} */ name) => hashOf("topics", { name })} api=${api} live=${live}
+      href=${(/** @type {string} */ name) => hashOf("topics", { name })} params=${params} isSick=${isSick} api=${api} live=${live}
       local=${() => topicsOf(state)} changed=${changes}
       tools=${html`<${ActButton} act="topics-create" label="Create topic…" className="primary" state=${state} api=${api}
         done=${(/** @type {any} */ _, /** @type {any} */ sent) => created(sent)} />`} />
   </div>`;
+}
+
+/** What the page's process knows of topics, once it has looked twice. */
+const FIGURES = [
+  { key: "records_per_s", title: "records/s", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => brief(row.records_per_s) },
+  { key: "size_bytes", title: "size", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => bytes(row.size_bytes) },
+];
+
+/** @param {any} row */
+function isSick(row) {
+  return row.offline > 0 || row.under_replicated > 0;
 }
 
 /** @param {{row: any}} props */

@@ -1,7 +1,7 @@
 /** The view "Why": each odd state, and the chain of events that led there. */
 
 import { Empty } from "../parts/empty.js";
-import { ago, count, time } from "../parts/format.js";
+import { ago, count, number, time } from "../parts/format.js";
 import { html, useMemo, useState } from "../parts/html.js";
 import { BrokerName } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
@@ -71,25 +71,32 @@ function Pill({ severity }) {
 /** @param {{finding: Finding, now: number}} props */
 function Card({ finding, now }) {
   const { title, detail, severity, view: shownBy, chain, partitions = [] } = finding;
+  const unnamed = Math.max(0, (finding.count ?? 0) - partitions.length);
   return html`<li class=${`finding ${severity}`}>
     <p class="finding-head"><${Pill} severity=${severity} /> <b class="finding-title">${title}</b>
       <a href=${hashOf(shownBy.path)}>${shownBy.label} →</a></p>
     ${detail && html`<p>${detail}</p>`}
-    ${partitions.length > 0 && html`<${Partitions} names=${partitions} />`}
+    ${partitions.length > 0 && html`<${Partitions} names=${partitions} unnamed=${unnamed} />`}
     ${chain.length > 0 ? html`<${Chain} links=${chain} now=${now} />` : html`<p class="muted">No event of the logs that this page has seen led there.</p>`}
   </li>`;
 }
 
-/** @param {{names: string[]}} props */
-function Partitions({ names }) {
+/** @param {{names: string[], unnamed: number}} props */
+function Partitions({ names, unnamed }) {
   const [all, setAll] = useState(false);
   const shown = all ? names : names.slice(0, MAX_PARTITIONS);
+  const hidden = names.length - MAX_PARTITIONS;
   return html`<p class="finding-partitions">${shown.map((name) => html`<span key=${name} class="tag">${name}</span> `)}
     ${
-      names.length > MAX_PARTITIONS &&
+      hidden > 0 &&
       html`<button class="small" aria-expanded=${all} onClick=${() => setAll(!all)}>${
-        all ? "fewer" : `${names.length - MAX_PARTITIONS} more`
+        all ? "fewer" : `${number(hidden)} more`
       }</button>`
+    }
+    ${
+      unnamed > 0 &&
+      (all || hidden <= 0) &&
+      html`<a href="#/topics?sick=1">and ${number(unnamed)} more: sick topics</a>`
     }</p>`;
 }
 
@@ -109,7 +116,7 @@ function Chain({ links, now }) {
 function times(link) {
   return link.partitions.length > 1
     ? `and the like for ${count(link.partitions.length - 1, "more partition")}`
-    : `${link.count} times`;
+    : `${number(link.count)} times`;
 }
 
 export const view = { path: "why", title: "Why", key: "w", component: Component };

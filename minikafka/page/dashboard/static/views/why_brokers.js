@@ -1,6 +1,8 @@
 /** What is odd about the controller and about brokers: parts of `findings` in why_findings.js. */
 
+import { beyondOf } from "../parts/partitions.js";
 import { all, one } from "../reducer.js";
+import { number } from "../parts/format.js";
 import { chain } from "./event_chains.js";
 import { byKey, counted, few, finding } from "./why_helpers.js";
 
@@ -94,7 +96,9 @@ export function brokerFindings(state, partitions) {
   for (const { facts: node } of all(state, "node", null)) {
     if (node.online) continue;
     gone.add(node.id);
-    const hosted = partitions.filter(({ replicas }) => replicas.includes(node.id)).length;
+    const hosted =
+      partitions.filter(({ replicas }) => replicas.includes(node.id)).length +
+      beyondOf(state, node.id).replicas;
     found.push(
       finding(
         `gone-${node.id}`,
@@ -111,7 +115,7 @@ export function brokerFindings(state, partitions) {
     );
   }
   for (const { broker, facts } of all(state, "reachable")) {
-    if (facts.debug || gone.has(broker) || !minikafka(state, broker)) continue;
+    if (facts.debug || gone.has(broker) || !hasListener(state, broker)) continue;
     found.push(
       finding(
         `silent-${broker}`,
@@ -160,10 +164,11 @@ export function brokerFindings(state, partitions) {
   return found;
 }
 
-/** Whether a debug listener is expected of a broker. @param {State} state @param {number|null} broker */
-function minikafka(state, broker) {
+/** Whether a debug listener is expected of a broker: one whose settings name none has none by
+ * design, such as those of `minikafka up --secure`. @param {State} state @param {number|null} broker */
+function hasListener(state, broker) {
   const node = one(state, null, "node", String(broker));
-  return !node || node.version === undefined || node.version !== null || node.debug != null;
+  return !node || node.debug === undefined || node.debug !== null;
 }
 
 /** What the loss of a debug listener may mean. @param {string} reason */
@@ -272,8 +277,8 @@ export function stallFindings(state) {
       return finding(
         `stall-${broker}`,
         worst >= 1000 ? "warning" : "note",
-        `The event loop of broker ${broker} stood still for up to ${worst} ms.`,
-        `It happened ${events.length === 1 ? "once" : `${events.length} times`} within a minute. Meanwhile the broker serves no request.`,
+        `The event loop of broker ${broker} stood still for up to ${number(worst)} ms.`,
+        `It happened ${events.length === 1 ? "once" : `${number(events.length)} times`} within a minute. Meanwhile the broker serves no request.`,
         { path: "requests", label: "Requests" },
         chain(events, { events: ["loop_stalled"] }),
       );

@@ -1,15 +1,18 @@
 /** What is odd about transactions and consumer groups: parts of `findings` in why_findings.js. */
 
 import { all, samples } from "../reducer.js";
+import { number } from "../parts/format.js";
 import { chain } from "./event_chains.js";
+import { counted } from "./why_helpers.js";
 
 /** @typedef {import("../reducer.js").State} State */
 /** @typedef {import("./why_findings.js").Finding} Finding */
 
 const DECIDED_FOR_MS = 10_000; // markers are written within milliseconds, unless a broker is gone
 const REBALANCING_FOR_MS = 10_000; // the first rebalance of a group takes three seconds
-const LAG_WINDOW_MS = 10_000;
-const LAG_SAMPLES = 4;
+const LAG_WITHIN_MS = 60_000; // a shorter time says nothing
+const LAG_SAMPLES = 12;
+const COMMITS_EVERY_MS = 5000; // auto.commit.interval.ms: so much is no lag, but yet to be committed
 
 // ---- transactions
 
@@ -19,7 +22,7 @@ export function transactionFindings(state) {
   for (const { name, coordinator, facts, at } of transactions(state)) {
     const age =
       typeof facts.start_ms === "number" && facts.start_ms >= 0 ? state.at - facts.start_ms : 0;
-    const where = `Its coordinator is broker ${coordinator}; it writes to ${facts.num_partitions ?? (facts.partitions || []).length} partitions.`;
+    const where = `Its coordinator is broker ${coordinator}; it writes to ${counted(facts.num_partitions ?? (facts.partitions || []).length, "partition")}.`;
     if (facts.state === "Ongoing" && facts.timeout_ms > 0 && age > facts.timeout_ms) {
       found.push(
         transactionFinding(
@@ -35,7 +38,7 @@ export function transactionFindings(state) {
     const waited = state.at - (facts.last_update_ms ?? at);
     if (decided && waited > DECIDED_FOR_MS) {
       const unmarked = facts.unmarked
-        ? `${facts.unmarked} ${facts.unmarked === 1 ? "partition has" : "partitions have"} no marker yet. `
+        ? `${counted(facts.unmarked, "partition")} ${facts.unmarked === 1 ? "has" : "have"} no marker yet. `
         : "";
       found.push(
         transactionFinding(
@@ -129,8 +132,8 @@ function rebalanceFindings(state) {
         name,
         `Group ${name} has rebalanced for ${seconds(age)} (${facts.state}).`,
         awaited.length
-          ? `Broker ${broker} waits until ${awaited.length} of ${members.length} members ${phase}: ${names}${awaited.length > 3 ? " and others" : ""}. Nobody consumes meanwhile.`
-          : `All ${members.length} members wait for the end of the phase.`,
+          ? `Broker ${broker} waits until ${number(awaited.length)} of ${number(members.length)} members ${phase}: ${names}${awaited.length > 3 ? " and others" : ""}. Nobody consumes meanwhile.`
+          : `All ${number(members.length)} members wait for the end of the phase.`,
         ["isr_shrinking", "isr_expanding"],
       ),
     );
@@ -151,23 +154,23 @@ function lagFindings(state) {
           "idle-group",
           "note",
           name,
-          `Group ${name} has ${lag} records to read, and no members.`,
+          `Group ${name} has ${counted(lag, "record")} to read, and no members.`,
           worst(facts),
           [],
         ),
       );
       continue;
     }
-    const rate = growth(samples(state, null, "consumer_group", name));
-    if (rate !== null) {
+    const grows = growth(samples(state, null, "consumer_group", name));
+    if (grows !== null) {
       found.push(
         groupFinding(
           state,
           "lagging-group",
           "warning",
           name,
-          `Group ${name} lags more and more: by ${Math.max(1, Math.round(rate))} records a second, ${lag} in all.`,
-          worst(facts),
+          `Group ${name} lags more and more: by ${counted(Math.max(1, Math.round(grows.rate)), "record")} a second, ${number(lag)} in all.`,
+          `Producers write ${counted(Math.max(1, Math.round(grows.produced)), "record")} a second. ${worst(facts)}`,
           [],
         ),
       );
@@ -177,24 +180,30 @@ function lagFindings(state) {
 }
 
 /**
- * Return by how many records a second the lag has grown, or null if it has not: it must be larger at
- * the end of the last samples than in each third before.
+ * Return by how many records a second the lag has grown, and how many are written, or null if the
+ * group keeps up. The least lag of each third must be larger than in the third before, and the
+ * last one by more than producers write between two commits: a group that keeps up commits every
+ * few seconds, and its lag goes up and down meanwhile by what is written.
  *
  * @param {{at: number, [name: string]: number}[]} rows
+ * @returns {{rate: number, produced: number}|null}
  */
 export function growth(rows) {
-  const last = rows.at(-1);
-  if (!last) return null;
-  const within = rows.filter(({ at }) => last.at - at <= 3 * LAG_WINDOW_MS);
-  const span = last.at - within[0].at;
-  if (within.length < LAG_SAMPLES || span < LAG_WINDOW_MS) return null;
-  const third = Math.ceil(within.length / 3);
-  const lows = [0, third, 2 * third].map((from) =>
-    Math.min(...within.slice(from, from + third).map(({ lag }) => lag)),
-  );
-  const grows = lows.every((low, i) => i === 0 || !Number.isFinite(low) || low > lows[i - 1]);
-  if (!grows || last.lag <= within[0].lag) return null;
-  return ((last.lag - within[0].lag) * 1000) / span;
+  const known = rows.filter(({ lag, end }) => Number.isFinite(lag) && Number.isFinite(end));
+  if (known.length < LAG_SAMPLES) return null;
+  const [first, last] = [known[0], /** @type {{at: number, end: number}} */ (known.at(-1))];
+  const span = last.at - first.at;
+  if (span < LAG_WITHIN_MS) return null;
+  const produced = (last.end - first.end) / span;
+  const lows = [0, 1, 2].map((third) => {
+    const from = first.at + (span * third) / 3;
+    const some = known.filter(({ at }) => at >= from && at <= from + span / 3);
+    return some.reduce((least, one) => (one.lag < least.lag ? one : least), { at: 0, lag: Infinity });
+  });
+  const grown = lows[2].lag - lows[0].lag;
+  const rises = lows[0].lag < lows[1].lag && lows[1].lag < lows[2].lag;
+  if (!rises || !Number.isFinite(grown) || grown <= produced * COMMITS_EVERY_MS) return null;
+  return { rate: (grown * 1000) / (lows[2].at - lows[0].at), produced: produced * 1000 };
 }
 
 /** Name the partition with the most lag. @param {any} facts */
@@ -202,7 +211,7 @@ function worst(facts) {
   const rows = (facts.offsets || []).filter((/** @type {any} */ row) => row.lag > 0);
   if (!rows.length) return "";
   const most = rows.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.lag > a.lag ? b : a));
-  return `Most of it is in ${most.topic}-${most.partition}: ${most.lag} records, from offset ${most.committed ?? "none"} to ${most.log_end_offset}.`;
+  return `Most of it is in ${most.topic}-${most.partition}: ${counted(most.lag, "record")}, from offset ${most.committed === null ? "none" : number(most.committed)} to ${number(most.log_end_offset)}.`;
 }
 
 /**
@@ -225,5 +234,5 @@ function groupFinding(state, kind, severity, group, title, detail, never) {
 
 /** @param {number} ms */
 function seconds(ms) {
-  return `${Math.round(ms / 1000)} s`;
+  return `${number(Math.round(ms / 1000))} s`;
 }

@@ -1,6 +1,7 @@
 /** What is odd about partitions: a part of `findings` in why_findings.js. */
 
-import { all, naturally } from "../reducer.js";
+import { splitName } from "../parts/partitions.js";
+import { all, naturally, one } from "../reducer.js";
 import { chain } from "./event_chains.js";
 import { byKey, counted, few, finding } from "./why_helpers.js";
 
@@ -13,7 +14,8 @@ const UNCLEAN_FOR_MS = 600_000;
 const NO_LEADER = -1;
 
 /**
- * Return all partitions, as the protocol has them. What their leaders report of them is fresher.
+ * Return the partitions of described topics, as the protocol has them. What their leaders report of
+ * them is fresher. Of the other topics `beyond` has numbers, see `alike`.
  *
  * @param {State} state
  * @returns {PartitionView[]}
@@ -39,8 +41,10 @@ export function partitionViews(state) {
       });
     }
   }
+  const beyond = one(state, null, "beyond");
   for (const { name, facts } of all(state, "partition")) {
     if (!facts.is_leader) continue;
+    if (beyond && !one(state, null, "topic", splitName(name)[0])) continue;
     const view = views.get(name);
     const leaders = ofLeader(name, facts);
     if (!view) views.set(name, leaders);
@@ -80,17 +84,20 @@ export function partitionFindings(state, partitions) {
   const view = { path: "lanes", label: "Partition lanes" };
   const found = [];
   const leaderless = partitions.filter(({ leader }) => leader === null);
-  for (const [missing, some] of byKey(leaderless, ({ replicas }) => replicas.join(","))) {
+  for (const some of alike(state, "leaderless", leaderless, ({ replicas }) => replicas)) {
+    const replicas = some.key
+      ? ` (replicas: ${some.key.replaceAll(",", ", ")})`
+      : "; their replicas are on various brokers";
     found.push(
       partitionFinding(
         state,
         "leaderless",
         "critical",
         some,
-        `${counted(some.length, "partition")} ${some.length === 1 ? "has" : "have"} no leader.`,
-        `Nothing can be written or read there until a replica of the ISR is back (replicas: ${missing.replaceAll(",", ", ")}).`,
+        `${counted(some.count, "partition")} ${some.count === 1 ? "has" : "have"} no leader.`,
+        `Nothing can be written or read there until a replica of the ISR is back${replicas}.`,
         view,
-        missing,
+        some.key,
       ),
     );
   }
@@ -103,7 +110,7 @@ export function partitionFindings(state, partitions) {
         state,
         "under-min-isr",
         "critical",
-        below,
+        { rows: below, names: [], key: "", count: below.length, alone: 0 },
         `${counted(below.length, "partition")} ${below.length === 1 ? "has" : "have"} fewer replicas in sync than min.insync.replicas.`,
         `Producers with acks=all get NOT_ENOUGH_REPLICAS until ${least} replicas are in sync.`,
         view,
@@ -115,22 +122,21 @@ export function partitionFindings(state, partitions) {
   const under = led.filter(
     ({ replicas, isr, name }) => isr.length < replicas.length && !moving.has(name),
   );
-  for (const [missing, some] of byKey(under, ({ replicas, isr }) =>
-    replicas.filter((id) => !isr.includes(id)).join(","),
+  for (const some of alike(state, "under_replicated", under, ({ replicas, isr }) =>
+    replicas.filter((id) => !isr.includes(id)),
   )) {
-    const alone = some.filter(({ isr }) => isr.length === 1).length;
     found.push(
       partitionFinding(
         state,
         "under-replicated",
         "warning",
         some,
-        `${counted(some.length, "partition")} ${some.length === 1 ? "is" : "are"} under-replicated: ${missing.includes(",") ? "brokers" : "broker"} ${missing.replaceAll(",", ", ")} ${missing.includes(",") ? "are" : "is"} not in the ISR.`,
-        alone
-          ? `${counted(alone, "partition")} of them ${alone === 1 ? "has" : "have"} only one replica in sync.`
+        `${counted(some.count, "partition")} ${some.count === 1 ? "is" : "are"} under-replicated: ${missingText(some.key)}`,
+        some.alone
+          ? `${counted(some.alone, "partition")} of them ${some.alone === 1 ? "has" : "have"} only one replica in sync.`
           : "",
         view,
-        missing,
+        some.key,
       ),
     );
   }
@@ -152,6 +158,49 @@ export function partitionFindings(state, partitions) {
   found.push(...offlineFindings(state, partitions, view));
   found.push(...uncleanFindings(state, view));
   return found;
+}
+
+/** @param {string} missing ids of brokers, "" for various ones */
+function missingText(missing) {
+  if (!missing) return "various brokers are not in the ISR.";
+  const several = missing.includes(",");
+  return `${several ? "brokers" : "broker"} ${missing.replaceAll(",", ", ")} ${several ? "are" : "is"} not in the ISR.`;
+}
+
+/**
+ * @typedef {{key: string, rows: PartitionView[], names: string[], count: number, alone: number}} Alike
+ *   partitions that are sick for the same reason: those described, names of others, how many there
+ *   are in all, and how many of them have only one replica in sync
+ */
+
+/**
+ * Return sick partitions by the brokers that are the reason, of all topics: described or not.
+ * @param {State} state @param {"leaderless"|"under_replicated"} what
+ * @param {PartitionView[]} described @param {(partition: PartitionView) => number[]} reason
+ * @returns {Alike[]}
+ */
+function alike(state, what, described, reason) {
+  /** @type {Map<string, Alike>} */
+  const found = new Map();
+  for (const [key, rows] of byKey(described, (one) => reason(one).join(","))) {
+    const alone = rows.filter(({ isr }) => isr.length === 1).length;
+    found.set(key, { key, rows, names: [], count: rows.length, alone });
+  }
+  const beyond = one(state, null, "beyond");
+  for (const row of beyond?.sick ?? []) {
+    if (row.what !== what) continue;
+    const key = row.brokers.join(",");
+    const known = found.get(key) ?? { key, rows: [], names: [], count: 0, alone: 0 };
+    found.set(key, {
+      ...known,
+      names: row.partitions,
+      count: known.count + row.count,
+      alone: known.alone + row.alone,
+    });
+  }
+  const more = beyond?.[`more_${what}`] ?? 0;
+  if (more) found.set("", { key: "", rows: [], names: [], count: more, alone: 0 });
+  return [...found.values()];
 }
 
 const DISK_STORY = [
@@ -191,21 +240,23 @@ const PARTITION_STORY = [
 ];
 
 /**
- * @param {State} state @param {string} kind @param {Severity} severity @param {PartitionView[]} some
+ * @param {State} state @param {string} kind @param {Severity} severity @param {Alike} some
  * @param {string} title @param {string} detail @param {{path: string, label: string}} view
  * @param {string} missing ids of the brokers that are not in sync, or of all replicas
  * @returns {Finding}
  */
 function partitionFinding(state, kind, severity, some, title, detail, view, missing) {
-  const partitions = some
+  const described = some.rows
     .slice()
     .sort((a, b) => Number(a.internal) - Number(b.internal) || naturally(a.name, b.name))
     .map(({ name }) => name);
+  const partitions = [...described, ...some.names];
   const away = new Set(
-    some.flatMap(({ replicas, isr }) => replicas.filter((id) => !isr.includes(id))),
+    some.rows.flatMap(({ replicas, isr }) => replicas.filter((id) => !isr.includes(id))),
   );
+  for (const id of missing.split(",")) if (id) away.add(Number(id));
   if (kind === "leaderless")
-    for (const { replicas } of some) for (const id of replicas) away.add(id);
+    for (const { replicas } of some.rows) for (const id of replicas) away.add(id);
   return {
     ...finding(
       missing ? `${kind}-${missing}` : kind,
@@ -222,6 +273,7 @@ function partitionFinding(state, kind, severity, some, title, detail, view, miss
     ),
     kind,
     partitions,
+    count: some.count,
   };
 }
 

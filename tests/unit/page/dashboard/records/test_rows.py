@@ -1,4 +1,4 @@
-"""Queries of records, where reading begins, and records as text."""
+"""Records as JSON and CSV, and records to write."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ import json
 import pytest
 
 from minikafka.core.client.consumer.fetched import ConsumerRecord
-from minikafka.page.dashboard.record_reads import (
+from minikafka.page.dashboard.records.decoder import Decoder
+from minikafka.page.dashboard.records.decoding import AUTO
+from minikafka.page.dashboard.records.new_record import parse_new_record
+from minikafka.page.dashboard.records.rows import (
     CSV_COLUMNS,
-    LONGEST_WAIT_MS,
-    MOST_RECORDS,
-    LogBounds,
-    ReadQuery,
     csv_line,
     csv_row,
-    first_offsets,
-    in_order,
-    parse_new_record,
-    parse_query,
     record_facts,
-    share,
     shown,
 )
+
+DECODER = Decoder("t", AUTO, AUTO, None)
 
 
 def record(
@@ -39,79 +35,6 @@ def record(
 
 
 @pytest.mark.mission("GLASS-26")
-def test_a_query_is_bounded() -> None:
-    least = parse_query({"topic": "t"})
-    assert least == ReadQuery("t", None, "earliest", 0, None, 100)
-    words = {
-        "topic": "t",
-        "partition": "3",
-        "from": "last:7",
-        "limit": "100000",
-        "wait": "600000",
-        "contains": "é",
-        "uncommitted": "1",
-        "next": "",
-    }
-    assert parse_query(words) == ReadQuery(
-        *("t", 3, "last", 7, None, MOST_RECORDS, "é".encode(), LONGEST_WAIT_MS, True)
-    )
-    assert parse_query({"topic": "t", "next": "0:17,1:5"}).positions == {0: 17, 1: 5}
-    assert parse_query({"topic": "t", "full": "1", "limit": "9"}).limit == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        ({}, "topic"),
-        ({"topic": "a/b"}, "topic"),
-        ({"topic": "t", "from": "last"}, "from"),
-        ({"topic": "t", "from": "offset:-1"}, "from"),
-        ({"topic": "t", "from": "time:" + "9" * 30}, "from"),
-        ({"topic": "t", "partition": "x"}, "partition"),
-        ({"topic": "t", "limit": "-1"}, "limit"),
-        ({"topic": "t", "limit": "²"}, "limit"),
-        ({"topic": "t", "next": "0"}, "next"),
-    ],
-)
-def test_wrong_parameters_are_named(words: dict[str, str], name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name} needs"):
-        parse_query(words)
-
-
-@pytest.mark.mission("GLASS-26")
-@pytest.mark.parametrize(
-    ("words", "offsets"),
-    [
-        ({"from": "earliest"}, {0: 5, 1: 0}),
-        ({"from": "latest"}, {0: 100, 1: 10}),
-        ({"from": "last:20"}, {0: 80, 1: 0}),
-        ({"from": "offset:3"}, {0: 5, 1: 3}),
-        ({"from": "offset:1000"}, {0: 100, 1: 10}),
-        ({"from": "time:9"}, {0: 50, 1: 10}),
-        ({"next": "0:70", "from": "latest"}, {0: 70, 1: 10}),
-        ({"next": "0:2,1:99,7:7"}, {0: 5, 1: 10}),
-    ],
-)
-def test_reading_begins_within_the_log(words: dict[str, str], offsets: dict[int, int]) -> None:
-    logs = {0: LogBounds(5, 100, 50), 1: LogBounds(0, 10, None)}
-    assert first_offsets(parse_query({"topic": "t", **words}), logs) == offsets
-
-
-def test_partitions_take_turns() -> None:
-    assert share(100, {}, [0, 1, 2]) == [0, 1, 2]
-    assert share(100, {0: 33}, [0, 1, 2]) == [1, 2]
-    assert share(100, {0: 33, 1: 33, 2: 33}, [0, 1, 2]) == [0, 1, 2]
-    assert share(2, {0: 1}, [0, 1, 2]) == [1, 2]
-    assert share(2, {0: 9}, []) == []
-
-
-@pytest.mark.mission("GLASS-26")
-def test_records_of_all_partitions_come_by_time_and_keep_their_order() -> None:
-    rows = [record(0, timestamp=5), record(1, timestamp=1), record(7, partition=1, timestamp=3)]
-    assert [(row.partition, row.offset) for row in in_order(rows)] == [(1, 7), (0, 0), (0, 1)]
-
-
-@pytest.mark.mission("GLASS-26")
 def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
     assert shown(None, 4) == (None, "null", False)
     assert shown(b"", 4) == ("", "utf8", False)
@@ -121,7 +44,7 @@ def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
     assert shown(b"abc\xff", 4) == (base64.b64encode(b"abc\xff").decode(), "base64", False)
     assert shown(b"\xffabcd", 4).encoding == "base64"
     facts = record_facts(
-        record(3, b"x" * 10, headers=(("a", b"1"), ("b", b"\xff"), ("c", None))), 4
+        record(3, b"x" * 10, headers=(("a", b"1"), ("b", b"\xff"), ("c", None))), DECODER, 4
     )
     assert facts["value"] == "xxxx"
     assert facts["value_size"] == 10
@@ -132,7 +55,7 @@ def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
 @pytest.mark.mission("GLASS-26")
 def test_a_shown_record_can_be_written_again() -> None:
     before = record(3, None, headers=(("a", b"1"), ("b", b"\xff"), ("c", None)))
-    facts = record_facts(before, 100)
+    facts = record_facts(before, DECODER, 100)
     new = parse_new_record(
         {"topic": "t", **{name: facts[name] for name in ("partition", "key", "value", "headers")}}
     )
@@ -140,18 +63,22 @@ def test_a_shown_record_can_be_written_again() -> None:
 
 
 def test_csv_has_a_row_for_each_record() -> None:
-    nasty = record_facts(record(3, b'a,"b"\nc\r', headers=(("h", b"1"),)), 100)
-    text = csv_line(CSV_COLUMNS) + csv_row(nasty) + csv_row(record_facts(record(4, None), 100))
+    nasty = record(3, b'a,"b"\nc\r', headers=(("h", b"1"),))
+    text = (
+        csv_line(CSV_COLUMNS)
+        + csv_row(nasty, DECODER, 100)
+        + csv_row(record(4, None), DECODER, 100)
+    )
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [(row["offset"], row["value"], row["value_encoding"]) for row in rows] == [
-        ("3", 'a,"b"\nc\r', "utf8"),
+        ("3", 'a,"b"\nc\r', "text"),
         ("4", "", "null"),
     ]
     assert json.loads(rows[0]["headers"]) == [["h", "1"]]
 
 
 def test_a_carriage_return_does_not_break_a_row() -> None:
-    text = csv_row(record_facts(record(3, b"a\rb"), 100))
+    text = csv_row(record(3, b"a\rb"), DECODER, 100)
     ((_, offset, _, _, value, *_),) = csv.reader(io.StringIO(text, newline=""))
     assert (offset, value) == ("3", "a\rb")
 
@@ -169,7 +96,7 @@ def test_a_carriage_return_does_not_break_a_row() -> None:
     ],
 )
 def test_a_spreadsheet_runs_no_record(value: str, cell: str) -> None:
-    text = csv_row(record_facts(record(3, value.encode()), 100))
+    text = csv_row(record(3, value.encode()), DECODER, 100)
     (row,) = csv.reader(io.StringIO(text, newline=""))
     assert row[4] == cell
 

@@ -1,0 +1,119 @@
+"""The ways into the page: fixed tokens, sign-ins by password, and the user that a proxy names."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from minikafka.kernel.config import ConfigError
+from minikafka.page.dashboard.access.accounts import TOKEN_HOLDER, Account, secrets_of
+from minikafka.page.dashboard.access.roles import Role
+
+SESSION_MS: Final = 12 * 3600 * 1000
+MOST_SESSIONS: Final = 1000
+SESSION_BYTES: Final = 16
+
+Proxy: TypeAlias = IPv4Network | IPv6Network
+
+
+class Identity(NamedTuple):
+    """Who sends a request. ``way``: token, password or proxy."""
+
+    name: str
+    role: Role
+    way: str
+
+
+OWNER: Final = Identity(TOKEN_HOLDER, Role.ADMINISTER, "token")
+
+
+class Doors(NamedTuple):
+    """Which ways are open, besides the token that the page makes and prints if there are none.
+
+    ``proxies`` are the only addresses whose ``user_header`` counts; a user whom it names has the
+    role of the account, or ``proxy_role``; without both the user may not come in. ``names`` are
+    host names, with their ports, by which browsers reach the page through a proxy.
+    """
+
+    tokens: Sequence[Account] = ()
+    users: Mapping[str, Account] = MappingProxyType({})
+    user_header: str | None = None
+    proxies: Sequence[Proxy] = ()
+    proxy_role: Role | None = None
+    names: frozenset[str] = frozenset()
+
+    @property
+    def ways(self) -> list[str]:
+        ways = {
+            "token": bool(self.tokens),
+            "password": secrets_of(self.users),
+            "proxy": self.user_header is not None,
+        }
+        return [way for way, is_open in ways.items() if is_open]
+
+    def by_token(self, token: str) -> Identity | None:
+        given = token.encode(errors="replace")
+        found = None
+        for account in self.tokens:  # each, so that the time says nothing
+            if hmac.compare_digest(account.secret.encode(), given):
+                found = Identity(account.name, account.role, "token")
+        return found
+
+    def by_proxy(self, peer: str | None, user: str | None) -> Identity | None:
+        """Return whom the header names, if ``peer`` is a proxy that is trusted."""
+        if not user or not self.is_proxy(peer):
+            return None
+        account = self.users.get(user)
+        role = self.proxy_role if account is None else account.role
+        return None if role is None else Identity(user, role, "proxy")
+
+    def is_proxy(self, peer: str | None) -> bool:
+        try:
+            address = ip_address(peer or "")
+        except ValueError:
+            return False
+        return any(address in proxy for proxy in self.proxies)
+
+
+NO_DOORS: Final = Doors()
+
+
+def parse_proxies(texts: Sequence[str]) -> tuple[Proxy, ...]:
+    """Raises ConfigError."""
+    try:
+        return tuple(ip_network(text) for text in texts)
+    except ValueError as error:
+        raise ConfigError(f"--trusted-proxy: {error}") from None
+
+
+class Sessions:
+    """Sign-ins by password, in memory: at most ``MOST_SESSIONS``, the oldest end first."""
+
+    def __init__(self, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes]) -> None:
+        self._now_ms = now_ms
+        self._random_bytes = random_bytes
+        self._sessions: dict[str, tuple[Identity, int]] = {}  # and until when
+
+    def open(self, identity: Identity) -> str:
+        """Return the secret of a new session."""
+        while len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        secret = self._random_bytes(SESSION_BYTES).hex()
+        self._sessions[secret] = identity, self._now_ms() + SESSION_MS
+        return secret
+
+    def find(self, secret: str) -> Identity | None:
+        found = self._sessions.get(secret)
+        if found is None:
+            return None
+        identity, until_ms = found
+        if self._now_ms() >= until_ms:
+            self.close(secret)
+            return None
+        return identity
+
+    def close(self, secret: str) -> None:
+        self._sessions.pop(secret, None)

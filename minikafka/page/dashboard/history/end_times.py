@@ -1,0 +1,65 @@
+"""When a log ended where: lag in records becomes lag in time.
+
+A group that has committed offset 7 has not read record 7 yet, which was written when the log end
+went beyond 7. That moment is interpolated between two looks at the log end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+MAX_POINTS: Final = 128
+
+
+class LagTime(NamedTuple):
+    """For how long the next record has waited, in ms. Not ``exact``: it has waited longer, since it
+    was there already when the log was first looked at."""
+
+    ms: int
+    exact: bool
+
+
+class EndTimes:
+    """The log ends of one partition over time. Older points become fewer, so what they say is less
+    exact; there are never more than ``MAX_POINTS``."""
+
+    def __init__(self) -> None:
+        self._at_ms = array("q")
+        self._ends = array("q")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, at_ms: int, end: int) -> None:
+        """Add what a look has found. A smaller end is that of another log of the same name."""
+        at, ends = self._at_ms, self._ends
+        if ends and (end < ends[-1] or at_ms <= at[-1]):
+            if end >= ends[-1]:
+                return  # a clock was set back
+            del at[:], ends[:]
+        if len(ends) > 1 and ends[-2] == ends[-1] == end:
+            at[-1] = at_ms  # until when the log ended there
+            return
+        at.append(at_ms)
+        ends.append(end)
+        if len(ends) > MAX_POINTS:
+            half = len(ends) // 2
+            del at[1:half:2], ends[1:half:2]
+
+    def lag(self, committed: int, now_ms: int) -> LagTime | None:
+        """Return for how long the record ``committed`` has waited, 0 if it is not there yet; None
+        if the log was never looked at."""
+        at, ends = self._at_ms, self._ends
+        if not ends:
+            return None
+        if committed >= ends[-1]:
+            return LagTime(0, True)
+        after = bisect_right(ends, committed)  # the first point whose end is beyond it
+        if after == 0:
+            return LagTime(max(0, now_ms - at[0]), False)
+        low, high = ends[after - 1], ends[after]
+        share = (committed - low) / (high - low)
+        written_ms = at[after - 1] + round((at[after] - at[after - 1]) * share)
+        return LagTime(max(0, now_ms - written_ms), True)
