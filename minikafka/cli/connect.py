@@ -96,24 +96,30 @@ def _value(key: str, text: str, default: Any) -> Any:
 # The OSError has no text if the peer closes the connection during the TLS handshake.
 NO_REASON = "the peer has closed the connection"
 PATIENCE_S = 5  # an attempt that fails after this long had no response at all
+PROGRESS_S = 5  # between two lines about the time that is left, on a terminal
 
 
 class FirstContact(WrappedNetwork):
-    """A Network that wraps another one and reports the first failed connection on standard error.
-    After a successful connection it reports nothing: the client then knows other brokers.
+    """A Network that wraps another one and reports the first failed connection on standard error,
+    on a terminal also the time that is left. After a successful connection it reports nothing: the
+    client then knows other brokers.
 
     ``limit_ms`` is how long the client tries, None if for ever."""
 
     def __init__(self, network: Network, limit_ms: int | None) -> None:
         super().__init__(network)
-        self._limit = "" if limit_ms is None else f" for {limit_ms / 1000:g} s"
-        self._told = False
+        self._limit_s = None if limit_ms is None else limit_ms / 1000
+        self._begun_s: float | None = None  # of the first attempt
+        self._told_s: float | None = None  # the last line
+        self._connected = False
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
+        if self._begun_s is None:
+            self._begun_s = begun_s
         try:
             made = await self._network.connect(factory, host, port, tls)
         except OSError as error:
@@ -123,13 +129,21 @@ class FirstContact(WrappedNetwork):
             if loop.time() - begun_s >= PATIENCE_S:
                 self._tell(f"{host}:{port}: no answer")
             raise
-        self._told = True
+        self._connected = True
         return made
 
     def _tell(self, what: str) -> None:
-        if not self._told:
-            self._told = True
-            print(f"minikafka: {what}; trying on{self._limit}", file=sys.stderr, flush=True)
+        if self._connected or self._begun_s is None:
+            return
+        now_s = asyncio.get_running_loop().time()
+        if self._told_s is None:
+            how = "trying on" if self._limit_s is None else f"trying on for {self._limit_s:g} s"
+        elif self._limit_s is None or now_s - self._told_s < PROGRESS_S or not sys.stderr.isatty():
+            return
+        else:
+            how = f"{max(0, self._begun_s + self._limit_s - now_s):.0f} s left"
+        self._told_s = now_s
+        print(f"minikafka: {what}; {how}", file=sys.stderr, flush=True)
 
 
 T = TypeVar("T")

@@ -6,10 +6,11 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from minikafka.cli import standard_streams
-from minikafka.cli.usage import KAFKA_FORMS, WrongUsage, translate
+from minikafka.cli.usage import KAFKA_FORMS, WrongUsage, is_kafka_form, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.extras import MissingExtraError
@@ -42,6 +43,10 @@ VERBS = {
     "registry": (
         "minikafka.cli.processes.registry",
         "run a schema registry, which stores its schemas in a topic",
+    ),
+    "schemas": (
+        "minikafka.cli.cluster.schemas",
+        "list, show, check, register and delete schemas of a registry",
     ),
     "fake": (
         "minikafka.cli.processes.fake",
@@ -214,7 +219,11 @@ def _run(words: list[str]) -> int:
         prog=f"minikafka {words[0]}", description=text, epilog=KAFKA_FORMS.get(words[0])
     )
     verb.add_arguments(parser)
-    return verb.run(parser.parse_args(given))
+    args = parser.parse_args(given)
+    # Scripts that use the options of Kafka's tools parse their layout, on a terminal too.
+    raw = is_kafka_form(words[0], words[1:])
+    with standard_streams.output_as_in_a_pipe() if raw else nullcontext():
+        return verb.run(args)
 
 
 def _reported(work: Callable[[], int]) -> int:

@@ -1,18 +1,27 @@
 """Output of rows: a table on a terminal, tab-separated text in a pipe, JSON on request.
 
-Verbs whose output is that of a Kafka tool format their rows by ``kafka_table``.
+Verbs whose output is that of a Kafka tool format their rows by ``kafka_table``: in a pipe, and in
+the form of that tool, it is Kafka's layout. A table on a terminal is at most as wide as that, and
+shows ``Sick`` cells in red, unless ``NO_COLOR`` is set.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, rows
 
+DEFAULT_COLUMNS: Final = 80
 MISSING: Final = "-"  # in place of a value in tables of Kafka's tools
+
+
+class Sick(str):
+    """The text of a cell that needs attention."""
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
@@ -41,23 +50,50 @@ def show_tables(tables: Iterable[Table]) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    print(terminal_table(columns, rows))
+
+
+def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Format a table that fits the terminal: long cells are folded, none is cut."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", pad_edge=False)
     for position, column in enumerate(columns):
-        number = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
-        table.add_column(column, justify="right" if number else "left")
+        cells = [row[position] for row in rows if row[position] is not None]
+        number = bool(cells) and all(isinstance(cell, int | float) for cell in cells)
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(text(cell) for cell in row))
-    Console().print(table)
+        table.add_row(
+            *(Text(text(cell), "bold red" if isinstance(cell, Sick) else "") for cell in row)
+        )
+    shown = io.StringIO()
+    width = terminal_columns()
+    Console(file=shown, force_terminal=True, width=width, legacy_windows=False).print(table)
+    return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+
+
+def terminal_columns() -> int:
+    """Return the width of the terminal: ``COLUMNS`` wins, and 80 is for none."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size().columns or DEFAULT_COLUMNS
+    except OSError:  # no terminal
+        return DEFAULT_COLUMNS
 
 
 def kafka_table(columns: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> str:
     """Format a left-aligned table as Kafka's tools print it, with ``MISSING`` for None.
 
-    ``columns``: name and minimum width. A column of width 0 is not padded; it comes last.
+    ``columns``: name and minimum width. A column of width 0 is not padded; it comes last. On a
+    terminal the table fits that instead.
     """
+    if sys.stdout.isatty():
+        cells = [[MISSING if cell is None else cell for cell in row] for row in rows]
+        return terminal_table([name.lower() for name, _ in columns], cells)
     texts = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
     widths = [
         max([width, *(len(row[at]) for row in texts)]) if width else 0

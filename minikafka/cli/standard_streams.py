@@ -59,6 +59,26 @@ class _Output:
         return getattr(self._stream, name)
 
 
+class _Pipe:
+    """Standard output that is no terminal, whatever it is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def output_as_in_a_pipe() -> Iterator[None]:
+    """Run a block whose output is the same on a terminal and in a pipe."""
+    with redirect_stdout(cast(TextIO, _Pipe(sys.stdout))):
+        yield
+
+
 @contextmanager
 def changes_completed() -> Iterator[None]:
     """Run a block to its end even if its output cannot be written, because the reader of the pipe

@@ -59,6 +59,13 @@ ZOOKEEPER_OPTION = {
 }
 
 
+def is_kafka_form(verb: str, words: Sequence[str]) -> bool:
+    """Return whether the action is an option, as in Kafka's tool."""
+    return verb in ACTIONS and any(
+        word == f"--{action}" for word in words for action in ACTIONS[verb]
+    )
+
+
 def translate(verb: str, words: Sequence[str]) -> list[str]:
     """Return the arguments translated for ``verb``. Raises WrongUsage."""
     if verb in ZOOKEEPER_OPTION and any(word.split("=")[0] == "--zookeeper" for word in words):

@@ -7,16 +7,15 @@ in the module of that verb.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
+from minikafka.cli.output import terminal_columns
 from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.spelling import did_you_mean
 
 A = TypeVar("A", bound=argparse.Action)
-_DEFAULT_COLUMNS = 80
 _NO_DEFAULTS: Final[tuple[Any, ...]] = (
     None,
     False,
@@ -87,14 +86,7 @@ class VerbParser(argparse.ArgumentParser):
 def as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
     """Return a help formatter as wide as the terminal. argparse would import shutil to find the
     width, and with it bz2 and lzma."""
-    columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() else 0
-    if not width:
-        try:
-            width = os.get_terminal_size().columns
-        except OSError:  # no terminal
-            width = 0
-    return argparse.HelpFormatter(prog, width=(width or _DEFAULT_COLUMNS) - 2)
+    return argparse.HelpFormatter(prog, width=terminal_columns() - 2)
 
 
 def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:

@@ -1,4 +1,5 @@
-"""Requests over HTTP/1.1, through a Network: GET, also many over one connection, and POST."""
+"""Requests over HTTP/1.1, through a Network: GET, also many over one connection, and others with a
+body."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpStatusError(ConnectionError):
-    """A response has another status than those of ``SUCCESSES``."""
+    """A response has another status than those of ``SUCCESSES``. ``body`` may be incomplete."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, body: bytes = b"") -> None:
         super().__init__(f"the response has the status {status}")
         self.status = status
+        self.body = body
 
 
 class HttpUrl(NamedTuple):
@@ -80,7 +82,7 @@ async def http_post(
     """Send ``body``, and return that of the response. Raises what ``http_get`` raises."""
     connection = HttpGetConnection(lambda: network, url, tls)
     try:
-        return await connection.post(url.target, headers, body)
+        return await connection.send("POST", url.target, headers, body)
     finally:
         connection.close()
 
@@ -115,10 +117,12 @@ class HttpGetConnection:
         accepting = {"Accept": "application/json", **headers}
         return await self._request("GET", target, accepting, b"", keep)
 
-    async def post(self, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    async def send(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, keep: bool = False
+    ) -> bytes:
         """Send ``body`` and return that of the response. Raises OSError as ``http_get``."""
-        with_size = {**headers, "Content-Length": str(len(body))}
-        return await self._request("POST", target, with_size, body, keep=False)
+        with_size = {**headers, "Content-Length": str(len(body))} if body else headers
+        return await self._request(method, target, with_size, body, keep)
 
     async def _request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, keep: bool
@@ -162,6 +166,7 @@ class _Requests(asyncio.BufferedProtocol):
         self._http = h11.Connection(h11.CLIENT)
         self._buffer = bytearray(_READ_BYTES)
         self._received = bytearray()
+        self._status = 0  # of the response that arrives, if it is no success
         self._body: asyncio.Future[bytes] | None = None
         self._closed: ConnectionError | None = None  # why
 
@@ -182,7 +187,7 @@ class _Requests(asyncio.BufferedProtocol):
         """Return the body of the response. Raises OSError."""
         if self._closed is not None:
             raise ConnectionError(str(self._closed))
-        self._received = bytearray()
+        self._received, self._status = bytearray(), 0
         self._body = asyncio.get_running_loop().create_future()
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
         headers = [
@@ -207,7 +212,10 @@ class _Requests(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = exc or "the connection was closed before the end of the response"
-        self._fail(ConnectionError(str(reason)))
+        self._fail(self._status_error() or ConnectionError(str(reason)))
+
+    def _status_error(self) -> HttpStatusError | None:
+        return HttpStatusError(self._status, bytes(self._received)) if self._status else None
 
     def _receive(self, data: bytes) -> None:
         body = self._body
@@ -217,7 +225,7 @@ class _Requests(asyncio.BufferedProtocol):
                 event = self._http.next_event()
                 match event:
                     case h11.Response() if event.status_code not in SUCCESSES:
-                        self._fail(HttpStatusError(event.status_code))
+                        self._status = event.status_code
                     case h11.Data():
                         self._received += event.data
                         if len(self._received) > self._max_body_bytes:
@@ -226,7 +234,10 @@ class _Requests(asyncio.BufferedProtocol):
                     case h11.EndOfMessage():
                         if self._http.our_state is h11.DONE:
                             self._http.start_next_cycle()
-                        body.set_result(bytes(self._received))
+                        if error := self._status_error():
+                            body.set_exception(error)
+                        else:
+                            body.set_result(bytes(self._received))
                     case h11.NEED_DATA | h11.PAUSED | h11.ConnectionClosed():
                         return
         except h11.ProtocolError as error:

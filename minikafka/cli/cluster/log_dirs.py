@@ -1,4 +1,5 @@
-"""The verb `log-dirs`: lists the replicas in brokers' log directories, as kafka-log-dirs does."""
+"""The verb `log-dirs`: lists the replicas in brokers' log directories, as a table, or with
+--describe as kafka-log-dirs does."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.output import Sick, show
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
@@ -21,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--describe",
         action="store_true",
-        required=True,
-        help="what this verb does; required, as in Kafka",
+        help="print the JSON of kafka-log-dirs instead of a table",
     )
     parser.add_argument(
         "--topic-list", default="", metavar="TOPIC,...", help="only these topics (all)"
@@ -45,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
                 f"Current existent brokers: {_listed(known)}"
             )
         asked = wanted or known
+        if not args.describe:
+            show(COLUMNS, table_rows(await admin.describe_log_dirs(asked), topics), as_json=False)
+            return
         print("Querying brokers for log directories information")
         found = await admin.describe_log_dirs(asked)
         print(f"Received log directory information from brokers {_listed(asked)}")
@@ -52,6 +56,32 @@ def run(args: argparse.Namespace) -> int:
 
     run_admin(config, work)
     return 0
+
+
+COLUMNS = ("broker", "directory", "partition", "size", "lag", "state")
+
+
+def table_rows(
+    brokers: Mapping[int, Mapping[str, LogDirDescription]], topics: set[str]
+) -> list[tuple[object, ...]]:
+    """Return a row for each replica, with its size in bytes and how many records it lacks; one for
+    a directory without any. Empty ``topics`` means all."""
+    rows: list[tuple[object, ...]] = []
+    for broker_id, dirs in sorted(brokers.items()):
+        for path, found in sorted(dirs.items()):
+            broken = None if found.error is ErrorCode.NONE else Sick(found.error.name)
+            held = [
+                (tp, r)
+                for tp, r in sorted(found.replicas.items())
+                if not topics or tp.topic in topics
+            ]
+            for partition, replica in held:
+                state = broken or ("moves here" if replica.is_future else "ok")
+                lag = replica.offset_lag
+                rows.append((broker_id, path, str(partition), replica.size_bytes, lag, state))
+            if not held and (broken or not topics):
+                rows.append((broker_id, path, None, None, None, broken or "empty"))
+    return rows
 
 
 def broker_ids(text: str) -> set[int]:

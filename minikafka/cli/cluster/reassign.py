@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.output import Sick, show
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.configs import ConfigAlteration
+from minikafka.core.client.admin.move_progress import (
+    MoveMeter,
+    MoveProgress,
+    brokers_of,
+    replica_sizes,
+)
 from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.core.controller.placement import BrokerRack, assign_replicas
@@ -28,6 +35,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, World
 
 ASK_AGAIN_MS: Final = 100
+MEASURED_MS: Final = 2_000
 
 
 class Replica(NamedTuple):
@@ -60,7 +68,8 @@ async def begin_moves(
             path, (topic, partition) = waiting.pop(replica), replica.partition
             print(
                 f"Successfully started moving log directory to {path} for replica "
-                f"{topic}-{partition} with broker {replica.broker}"
+                f"{topic}-{partition} with broker {replica.broker}",
+                flush=True,
             )
         if not waiting:
             return
@@ -119,13 +128,14 @@ def move_line(replica: Replica, place: ReplicaDirectories, target: str) -> str:
     return f"{where} is not being moved from log dir {place.current} to {target}."
 
 
-ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+ACTIONS = ("generate", "execute", "verify", "cancel", "list", "progress")
 NEEDS = {
     "generate": ("topics_to_move_json_file", "broker_list"),
     "execute": ("reassignment_json_file",),
     "verify": ("reassignment_json_file",),
     "cancel": ("reassignment_json_file",),
     "list": (),
+    "progress": (),
 }
 ONLY_FOR = {
     "additional": ("execute",),
@@ -146,6 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("verify", "print the status of a reassignment; exit status 1 until it is complete"),
         ("cancel", "cancel the moves of a reassignment that are under way"),
         ("list", "list all reassignments under way"),
+        ("progress", "show how far all reassignments are, and the time to go"),
     ):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=what)
     parser.add_argument(
@@ -213,6 +224,8 @@ def run(args: argparse.Namespace) -> int:
                     return await verify(admin, plan, args)
                 case "cancel":
                     await cancel(admin, world.clock, plan, args)
+                case "progress":
+                    await progress(admin, world.clock)
                 case _:
                     found = await admin.list_partition_reassignments()
                     print("\n".join(under_way_lines(found)))
@@ -319,7 +332,8 @@ async def execute(
         await throttle_log_dirs(admin, brokers, args.replica_alter_log_dirs_throttle)
     outcomes = await admin.alter_partition_reassignments(targets)
     _raise_for_failed("Error reassigning partition(s):", outcomes)
-    print(plural("Successfully started partition reassignment(s) for ", list(targets)))
+    started = plural("Successfully started partition reassignment(s) for ", list(targets))
+    print(started, flush=True)  # moves between log directories may take a while
     await begin_moves(admin, clock, directories, _timeout_ms(args))
 
 
@@ -360,6 +374,43 @@ async def cancel(
     await begin_moves(admin, clock, back, _timeout_ms(args))
     if not args.preserve_throttles:
         await clear_throttles(admin, plan.targets)
+
+
+async def progress(admin: Admin, clock: Clock) -> None:
+    """Print how far reassignments are. The rate is that of ``MEASURED_MS``. Raises KafkaError."""
+    meter, found = MoveMeter(), list[MoveProgress]()
+    for looks in range(2):
+        if looks:
+            await clock.sleep(MEASURED_MS)
+        moves = await admin.list_partition_reassignments()
+        if not moves:
+            break
+        described = await admin.describe_log_dirs(brokers_of(moves))
+        found = meter.measure(clock.monotonic_ms(), moves, replica_sizes(moves, described))
+    if not found or not moves:
+        print("No partition reassignments found.")
+        return
+    show(PROGRESS_COLUMNS, [progress_row(each) for each in found], as_json=False)
+
+
+PROGRESS_COLUMNS: Final = ("partition", "to", "from", "copied", "of", "percent", "B/s", "to go")
+
+
+def progress_row(found: MoveProgress) -> tuple[object, ...]:
+    """Return the cells of a partition on the move; one that does not advance is sick."""
+    left = found.seconds_left
+    stands = found.bytes_per_s == 0 and left is None
+    to_go = Sick("stands still") if stands else "" if left is None else f"{left:.0f} s"
+    return (
+        str(found.partition),
+        numbers(found.adding),
+        numbers(found.removing),
+        found.copied,
+        found.total,
+        f"{found.percent:.0f}%",
+        None if found.bytes_per_s is None else round(found.bytes_per_s),
+        to_go,
+    )
 
 
 def _timeout_ms(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.output import Sick
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import (
     add_action,
@@ -93,6 +94,37 @@ def describe_text(
         partition_text(topic.name, view, moving) for _, view in sorted(topic.partitions.items())
     ]
     return "\n".join([topic_text(topic, configs, moving), *partitions])
+
+
+def describe_table(topic: TopicView, configs: Mapping[str, str], moving: Moving) -> str:
+    """Return a topic for a terminal: a head, its settings, and a table of its partitions."""
+    count, factor = len(topic.partitions), topic_replication_factor(topic, moving)
+    head = f"{topic.name}: partitions {count}, replication factor {factor}"
+    settings = [f"  {key}={value}" for key, value in sorted(configs.items())]
+    rows = [
+        (
+            view.partition,
+            Sick("none") if view.leader == NO_LEADER else str(view.leader),
+            _ids(view.replicas),
+            _ids(view.isr),
+            partition_state(topic.name, view, moving),
+        )
+        for _, view in sorted(topic.partitions.items())
+    ]
+    columns = ("partition", "leader", "replicas", "in sync", "state")
+    return "\n".join([head, *settings, output.terminal_table(columns, rows)])
+
+
+def partition_state(topic: str, view: PartitionView, moving: Moving) -> str:
+    """Return what is the matter with a partition, in words."""
+    if view.leader == NO_LEADER:
+        return Sick("offline")
+    late = sorted(set(view.replicas) - set(view.isr))
+    assignment = moving.get(TopicPartition(topic, view.partition))
+    if assignment is not None:
+        added, removed = _ids(assignment.adding), _ids(assignment.removing)
+        return f"moving: to {added or 'none'}, away from {removed or 'none'}"
+    return Sick(f"not in sync: {_ids(late)}") if late else "ok"
 
 
 def topic_text(topic: TopicView, configs: Mapping[str, str], moving: Moving) -> str:
@@ -381,6 +413,8 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
                 print(topic_text(topic, configs[topic.name], moving))
     elif args.json:
         output.show_json([topic_facts(t, configs[t.name], moving) for t in found])
+    elif found and sys.stdout.isatty():
+        print("\n\n".join(describe_table(t, configs[t.name], moving) for t in found))
     else:
         for topic in found:
             print(describe_text(topic, configs[topic.name], moving))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minikafka.cli.output import MISSING, kafka_table
+from minikafka.cli.output import MISSING, Sick, kafka_table, terminal_table
 from minikafka.client import OffsetAndMetadata
 from minikafka.core.client.admin.groups import (
     ConsumerGroupEpochs,
@@ -30,6 +30,9 @@ WARNINGS = {
     "Assigning": "Warning: Consumer group '{}' is rebalancing.",
     "Reconciling": "Warning: Consumer group '{}' is rebalancing.",
 }
+
+
+REBALANCES = frozenset(WARNINGS) - {"Empty"}
 
 
 class LagRow(NamedTuple):
@@ -75,6 +78,10 @@ def lag_rows(
     return rows
 
 
+def state_cell(state: str) -> str:
+    return Sick(state) if state == "Dead" or state in REBALANCES else state
+
+
 def warn(group: GroupDescription) -> None:
     """Print Kafka's warning about a group without members or in a rebalance, on standard error."""
     if group.state in WARNINGS:
@@ -82,6 +89,14 @@ def warn(group: GroupDescription) -> None:
 
 
 def offsets_table(group_id: str, rows: Iterable[LagRow]) -> str:
+    """Format the offsets of a group. A terminal is too narrow for all of Kafka's columns: it shows
+    the group above the others, and of its members the client ids."""
+    if sys.stdout.isatty():
+        columns = ("topic", "partition", "committed", "end", "lag", "client id")
+        cells = [
+            (*row.partition, row.current, row.end, _lag_cell(row), row.client_id) for row in rows
+        ]
+        return f"{group_id}\n{terminal_table(columns, cells)}"
     return kafka_table(
         (
             ("GROUP", NARROWEST),
@@ -96,6 +111,13 @@ def offsets_table(group_id: str, rows: Iterable[LagRow]) -> str:
         ),
         [(group_id, *row.partition, row.current, row.end, row.lag, *row[3:]) for row in rows],
     )
+
+
+def _lag_cell(row: LagRow) -> int | str:
+    """Return the lag, or why there is none."""
+    if row.lag is not None:
+        return row.lag
+    return "no offset" if row.current is None else Sick("no end: no leader, or deleted")
 
 
 def members_table(group: GroupDescription, verbose: bool) -> str:
@@ -170,7 +192,7 @@ def state_table(group: GroupDescription, eviction: str | None = None) -> str:
         group.group_id,
         f"{node.host}:{node.port} ({node.id})",
         group.assignor,
-        group.state,
+        state_cell(group.state),
     ]
     if epochs is not None:
         columns += [("GROUP-EPOCH", 15), ("TARGET-ASSIGNMENT-EPOCH", 25)]

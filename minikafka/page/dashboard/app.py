@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minikafka.kernel.errors import KafkaError
-from minikafka.page.dashboard import cluster_api, topic_api
+from minikafka.page.dashboard import cluster_api, moves_api, topic_api
 from minikafka.page.dashboard.access import session_api
 from minikafka.page.dashboard.access.audit import AuditError, AuditLog
 from minikafka.page.dashboard.acting import acts_api
@@ -39,6 +39,7 @@ from minikafka.page.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, As
 from minikafka.page.dashboard.history import history_api
 from minikafka.page.dashboard.messages import json_text
 from minikafka.page.dashboard.records import records_api
+from minikafka.page.dashboard.schemas import registry_api
 from minikafka.page.dashboard.security import security_api
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -50,7 +51,9 @@ EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     history_api.routes,
     topic_api.routes,
     cluster_api.routes,
+    moves_api.routes,
     records_api.routes,
+    registry_api.routes,
     session_api.routes,
     security_api.routes,
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
+from minikafka.client.schema_registry import RegistryAddress
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.access.audit import AuditLog
 from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
@@ -36,6 +37,12 @@ class PageOptions:
     registry_login: tuple[str, str] | None = None  # name and password, if it wants them
     history: str | None = None  # a file for the rates, lag and sizes of the last day
 
+    @property
+    def registry_address(self) -> RegistryAddress | None:
+        """Return the address of the registry with its login."""
+        login = None if self.registry_login is None else ":".join(self.registry_login)
+        return None if self.registry is None else RegistryAddress.parse(self.registry, login)
+
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
@@ -57,9 +64,16 @@ class PageContext:
     guard: Guard
     broadcast: Broadcast
     tasks: asyncio.TaskGroup
+    running: list[asyncio.Task[None]]  # cancelled when the server stops
     stop: Callable[[], None]  # ends the server
     audit: AuditLog
     cluster: ShownCluster | None = None
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` until it ends or the server stops."""
+        task = self.tasks.create_task(work)
+        self.running.append(task)
+        task.add_done_callback(self.running.remove)
 
     @property
     def bootstrap(self) -> str:
@@ -72,6 +86,10 @@ class PageContext:
     @property
     def read_only(self) -> bool:
         return self.options.read_only
+
+    @property
+    def registry(self) -> RegistryAddress | None:
+        return self.options.registry_address
 
     @property
     def token(self) -> str:

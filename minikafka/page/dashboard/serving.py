@@ -56,13 +56,14 @@ async def serve_page(
         opened = [await _opened(stack, world, one, names) for one in shown]
         writes = {one.name: _recorder(stack, one.options.record) for one in shown}
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        running: list[asyncio.Task[None]] = []
         contexts = {
             one.name: PageContext(
-                world, one.options, guard, broadcast, tasks, stopped.set, audit, cluster
+                world, one.options, guard, broadcast, tasks, running, stopped.set, audit, cluster
             )
             for one, (cluster, broadcast) in zip(shown, opened, strict=True)
         }
-        running = [
+        running += [
             tasks.create_task(work)
             for name, context in contexts.items()
             for work in _work(context, writes[name])
@@ -74,20 +75,22 @@ async def serve_page(
         await stopped.wait()
         for context in contexts.values():
             context.broadcast.close()
-        for task in running:
+        for task in list(running):
             task.cancel()
         server.should_exit = True
         await serving
 
 
 def guard_of(world: World, shown: Sequence[Shown], listening: socket.socket) -> Guard:
-    """Return who may do what. Reading needs a token, too, if the page has a login to a cluster."""
+    """Return who may do what. Reading needs a token, too, if the page has a login to a cluster or
+    to a registry."""
     host, port = listening.getsockname()[:2]
     options = shown[0].options
     doors = options.doors
     token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
     clients = [one.client for one in shown if one.client is not None]
     has_login = any(client.security_protocol != "PLAINTEXT" for client in clients)
+    has_login |= any(one.options.registry_login is not None for one in shown)
     private = not is_loopback(host) or has_login or bool(doors.ways)
     sessions = Sessions(world.clock.monotonic_ms, world.entropy.random_bytes)
     return Guard(host, port, token, options.read_only, private, doors, sessions)

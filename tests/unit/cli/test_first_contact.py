@@ -70,6 +70,26 @@ def test_only_the_first_failure_is_printed(
     assert capsys.readouterr().err == told
 
 
+@pytest.mark.mission("GLASS-152")
+def test_a_terminal_shows_the_time_that_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+
+    @jumping
+    async def scenario() -> None:
+        network = FirstContact(cast(Any, Wires()), 30_000)
+        for _ in range(25):
+            await connect(network, 1)
+            await asyncio.sleep(1)
+
+    scenario()
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith("trying on for 30 s")
+    left = [line.removeprefix("minikafka: h:1: Connection refused; ") for line in others]
+    assert left == ["25 s left", "20 s left", "15 s left", "10 s left"]
+
+
 def test_a_client_that_ends_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     @jumping
     async def scenario() -> None:

@@ -41,6 +41,8 @@ _OF_ACTS: Final[Mapping[str, Role]] = {
             "reassign",
             "reassign-verify",
             "reassign-cancel",
+            "schemas-register",
+            "schemas-level",
         ),
         Role.OPERATE,
     ),

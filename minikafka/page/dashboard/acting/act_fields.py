@@ -33,9 +33,9 @@ class ActField:
     """One value that a user gives.
 
     ``kind``: text, number, choice, flag, topic, broker, group, settings (``a=1,b=2``, a dict once
-    checked), body (any text, never a word of the command) or password (a line that is neither a
-    word of the command nor shown). ``several``: comma-separated text or
-    a list. ``least`` and ``most`` bound a number.
+    checked), body (any text, never a word of the command), document (a body of many lines) or
+    password (a line that is neither a word of the command nor shown). ``several``: comma-separated
+    text or a list. ``least`` and ``most`` bound a number.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ActField:
 
     def facts(self) -> dict[str, Any]:
         """Return the field as the page gets it."""
-        shown = {"settings": "text", "body": "text"}
+        shown = {"settings": "text", "body": "text", "document": "lines"}
         return {
             "name": self.name,
             "type": shown.get(self.kind, self.kind),
@@ -153,7 +153,7 @@ def _text(field: ActField, given: Any) -> str:
         raise ActError(f"{field.name}: a text is needed")
     if len(given) > MAX_TEXT:
         raise ActError(f"{field.name}: the text is longer than {MAX_TEXT} characters")
-    if field.kind == "body" or (field.kind == "password" and given.isprintable()):
+    if field.kind in ("body", "document") or (field.kind == "password" and given.isprintable()):
         return given
     if not given or not given.isprintable():
         raise ActError(f"{field.name}: the text is empty or has characters that cannot be printed")

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field as dataclass_field
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -47,12 +48,14 @@ _OFFSET: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10})=(\d{1,19})")
 class Command:
     """The words behind ``minikafka``, and the text of standard input.
 
-    ``shown`` are words and input as people may see them, without secrets.
+    ``shown_stdin`` is the input as people may see it. ``secrets`` are variables of the process's
+    environment, by name.
     """
 
     words: tuple[str, ...]
     stdin: str | None = None
     shown_stdin: str | None = None
+    secrets: Mapping[str, str] = dataclass_field(default_factory=dict)  # of the environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ def command(
 
 def shown_command(found: Command) -> str:
     """Return a line for a shell. It has no secrets, so it may not work as it is."""
-    line = f"minikafka {shlex.join(found.words)}"
+    hidden = "".join(f"{name}={HIDDEN} " for name in found.secrets)
+    line = f"{hidden}minikafka {shlex.join(found.words)}"
     if found.stdin is None:
         return line
     # Not echo: that of dash and zsh would replace the \n within JSON by a line's end.

@@ -14,8 +14,14 @@ from starlette.routing import BaseRoute, Route
 
 from minikafka.page.dashboard.access.roles import needed_for_act
 from minikafka.page.dashboard.acting.act_fields import ActError
-from minikafka.page.dashboard.acting.acts import ACTS, Command, command, shown_command
+from minikafka.page.dashboard.acting.acts import ACTS, Act, Command, command, shown_command
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
+from minikafka.page.dashboard.acting.runs import ActRun, ActRuns
+from minikafka.page.dashboard.acting.schema_acts import (
+    SCHEMA_ACTS,
+    schema_act_facts,
+    schema_command,
+)
 from minikafka.page.dashboard.acting.supervision import (
     Greeting,
     SupervisorError,
@@ -37,6 +43,8 @@ def routes(context: PageContext) -> list[BaseRoute]:
     return [
         Route("/api/acts", acts.list_acts, methods=["GET"]),
         Route("/api/do/{name}", acts.do, methods=["POST"]),
+        Route("/api/runs", acts.list_runs, methods=["GET"]),
+        Route("/api/runs/{id:int}", acts.show_run, methods=["GET"]),
     ]
 
 
@@ -87,6 +95,7 @@ class ActsApi:
         self._context = context
         self._link = link
         self._slots = asyncio.Semaphore(MAX_COMMANDS)
+        self._runs = ActRuns(context.world.clock, context.spawn)
 
     async def list_acts(self, request: Request) -> Response:
         """List the acts that change something; with ``?all=1`` also verbs that only read."""
@@ -96,6 +105,8 @@ class ActsApi:
         rows = [
             act.facts(self._context.bootstrap) for act in ACTS.values() if act.changes or everything
         ]
+        if self._context.registry is not None:
+            rows += schema_act_facts(self._context.registry)
         if self._link is not None:
             rows += supervised_acts(self._link.greeting)
         named = [
@@ -172,35 +183,63 @@ class ActsApi:
         preview: bool,
     ) -> dict[str, Any]:
         context = self._context
+        act = ACTS.get(name) or (SCHEMA_ACTS.get(name) if context.registry else None)
         try:
-            found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
+            if context.registry is not None and name in SCHEMA_ACTS:
+                found = schema_command(name, arguments, context.registry, dry_run)
+            else:
+                found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
         except ActError as error:
-            if preview and name in ACTS:
+            if preview and act is not None:
                 return {"command": "", "problem": f"{error}."}
-            raise HttpError(400 if name in ACTS else 404, f"{error}.") from None
+            raise HttpError(400 if act is not None else 404, f"{error}.") from None
+        assert act is not None
         shown = {"command": shown_command(found)}
         if preview:
             return shown
-        async with self._slots:
-            if not ACTS[name].changes or dry_run:
-                finished = await run_command(found, ACTS[name].timeout_s)
-            else:
-                finished = await self._audited(request, name, found)
-        return {**shown, **_result(name, finished, dry_run)}
 
-    async def _audited(self, request: Request, name: str, found: Command) -> Finished:
+        async def work(run: ActRun) -> dict[str, Any]:
+            run.command = shown["command"]
+            async with self._slots:
+                if not act.changes or dry_run:
+                    finished = await run_command(found, act.timeout_s, output=run.output)
+                else:
+                    finished = await self._audited(request, act, found, run)
+            return {**shown, **_result(name, finished, dry_run)}
+
+        return await self._runs.keep(name, act.title, dry_run, work)
+
+    async def list_runs(self, request: Request) -> Response:
+        """List acts that run or have run, the newest first."""
+        runs = [run.facts() for run in self._runs.newest() if _may_see(request, run)]
+        return JSONResponse(runs, headers=_NO_STORE)
+
+    async def show_run(self, request: Request) -> Response:
+        """Return one act with what it has printed so far."""
+        run = self._runs.find(request.path_params["id"])
+        if run is None or not _may_see(request, run):
+            raise HttpError(404, "There is no such act, or you may not see it.")
+        return JSONResponse(run.facts(with_output=True), headers=_NO_STORE)
+
+    async def _audited(self, request: Request, act: Act, found: Command, run: ActRun) -> Finished:
         """Run a command between two lines of the audit log. A record is not written into it."""
-        logged = replace(found, stdin=None) if name == "produce" else found
-        about = (identity_of(request), peer_of(request), name, shown_command(logged))
+        logged = replace(found, stdin=None) if act.name == "produce" else found
+        about = (identity_of(request), peer_of(request), act.name, shown_command(logged))
         self._context.audit.begun(*about)
         try:
-            finished = await run_command(found, ACTS[name].timeout_s)
+            finished = await run_command(found, act.timeout_s, output=run.output)
         except OSError as error:
             self._context.audit.ended(*about, None, str(error))
             raise
         errors = "" if finished.status == 0 else finished.errors
         self._context.audit.ended(*about, finished.status, errors)
         return finished
+
+
+def _may_see(request: Request, run: ActRun) -> bool:
+    """Whether a request may read what an act prints, which may be secret: only if it may do it."""
+    identity = identity_of(request)
+    return identity is not None and identity.role >= needed_for_act(run.name, {"topic": "any"})
 
 
 def _result(name: str, finished: Finished, dry_run: bool) -> dict[str, Any]:

@@ -36,9 +36,13 @@ class Finished:
 
 
 async def run_command(
-    command: Command, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES
+    command: Command,
+    timeout_s: float = TIMEOUT_S,
+    most_bytes: int = MOST_BYTES,
+    output: bytearray | None = None,
 ) -> Finished:
-    """Run a command of minikafka's and return its output.
+    """Run a command of minikafka's and return its output, which also appears in ``output`` while
+    the command runs.
 
     It is killed when ``timeout_s`` is over, when it has printed more than ``most_bytes``, and when
     the caller is cancelled. There is no shell, no module is imported from the working directory,
@@ -47,14 +51,16 @@ async def run_command(
     with contextlib.ExitStack() as files:
         process = await asyncio.create_subprocess_exec(
             *own_command(*command.words),
-            env={**os.environ, "PYTHONIOENCODING": "utf-8:backslashreplace"},
+            env={**os.environ, **command.secrets, "PYTHONIOENCODING": "utf-8:backslashreplace"},
             stdin=DEVNULL if command.stdin is None else _file_of(command.stdin, files),
             stdout=PIPE,
             stderr=PIPE,
             start_new_session=True,  # a Ctrl-C is for the page, which then cancels the caller
         )
     try:
-        return await _finish(process, timeout_s, most_bytes)
+        return await _finish(
+            process, timeout_s, most_bytes, bytearray() if output is None else output
+        )
     finally:
         if process.returncode is None:
             await _kill(process)
@@ -79,11 +85,11 @@ def _file_of(text: str, files: contextlib.ExitStack) -> IO[bytes]:
 
 
 async def _finish(
-    process: asyncio.subprocess.Process, timeout_s: float, most_bytes: int
+    process: asyncio.subprocess.Process, timeout_s: float, most_bytes: int, output: bytearray
 ) -> Finished:
     assert process.stdout is not None
     assert process.stderr is not None
-    output, errors = bytearray(), bytearray()
+    errors = bytearray()
     cut = False
     status: int | None = None
     try:

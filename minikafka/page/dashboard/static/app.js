@@ -12,6 +12,7 @@ import { html, render, useEffect, useRef, useState } from "./parts/html.js";
 import { dateTime } from "./parts/format.js";
 import { HelpDialog, listenForKeys } from "./parts/keys.js";
 import { PlayerBar } from "./parts/player_bar.js";
+import { FoundRuns } from "./parts/runs.js";
 import { Navigation, useSignal, Viewed } from "./parts/shell.js";
 import { SignIn, Stranger, Who } from "./parts/sign_in.js";
 import { applyTheme, ThemeSwitch } from "./parts/theme.js";
@@ -169,6 +170,7 @@ function App() {
       <${Navigation} current=${view} />
       <main id="main" tabindex="-1" aria-label=${view.title}>
         <${Trouble} />
+        ${!playing && html`<${FoundRuns} api=${api} />`}
         ${who?.stale && !state.hello?.read_only && html`<${Stranger} access=${who} />`}
         <h1>${view.title}</h1>
         <${Viewed} key=${path} path=${path} state=${state} params=${params}

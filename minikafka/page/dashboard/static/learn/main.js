@@ -29,7 +29,7 @@ async function start() {
   learnViews([
     { path: "stage", title: "Stage", key: "s" },
     { path: "wire", title: "Messages", key: "m" },
-  ], ["records", "access"]);
+  ], ["records", "registry", "access"]);
   readAddress();
   const place = /** @type {Element} */ (document.getElementById("app"));
   const tell = (/** @type {string} */ sentence) => {

@@ -9,6 +9,7 @@ import { html, render, useEffect, useRef, useState } from "./html.js";
 import { argumentsOf, Fields, initialValues } from "./act_fields.js";
 import { copyText } from "./clipboard.js";
 import { Output } from "./output.js";
+import { looks, notePending } from "./pending.js";
 import { accessReason } from "./sign_in.js";
 
 /**
@@ -156,11 +157,16 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   const preview = usePreview(api, act.name, sent, dryRunDue, missing.map((/** @type {Field} */ field) => field.name));
   const form = useRef(/** @type {any} */ (null));
   useEffect(() => form.current.querySelector(FIRST_FIELD)?.focus(), []);
+  const waiting = useRef(false);
+  // An act goes on when its dialog is closed: the page shows it then.
+  useEffect(() => () => { if (waiting.current) looks.value += 1; }, []);
 
   /** @param {boolean} dry */
   const send = async (dry) => {
     setBusy(dry ? "dry" : "real");
     setResult(null);
+    waiting.current = true;
+    notePending(1);
     try {
       const reply = await api.do(act.name, sent, { dry_run: dry });
       const failed = (reply.status ?? 0) !== 0;
@@ -178,6 +184,8 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
     } catch (error) {
       setResult({ failed: true, dry, errors: /** @type {Error} */ (error).message });
     }
+    waiting.current = false;
+    notePending(-1);
     setBusy("");
   };
   const submit = (/** @type {Event} */ event) => {

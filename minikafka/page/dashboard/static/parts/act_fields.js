@@ -85,7 +85,7 @@ function OneField({ field, value, fixed, state, api, change }) {
   if (fixed) {
     return html`<label class="field">${label}<input ...${shared} type="text" readonly value=${value} />${help}</label>`;
   }
-  return html`<label class="field">
+  return html`<label class=${field.type === "lines" ? "field lines" : "field"}>
     ${label}
     <${Input} field=${field} shared=${shared} value=${value} state=${state} api=${api} change=${change} />
     ${help}
@@ -118,8 +118,8 @@ function Input({ field, shared, value, state, api, change }) {
   if (field.type === "password") {
     return html`<input ...${shared} type="password" autocomplete="new-password" value=${value} onInput=${onInput} />`;
   }
-  if (String(value).length > LONG) {
-    return html`<textarea ...${shared} rows="5" spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
+  if (field.type === "lines" || String(value).length > LONG) {
+    return html`<textarea ...${shared} rows=${field.type === "lines" ? 12 : 5} spellcheck=${false} value=${value} onInput=${onInput}></textarea>`;
   }
   return html`<input ...${shared} type="text" autocomplete="off" spellcheck=${false} value=${value} onInput=${onInput} />`;
 }

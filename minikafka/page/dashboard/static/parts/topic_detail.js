@@ -9,6 +9,7 @@ import { Empty } from "./empty.js";
 import { brief, bytes, count, duration, number } from "./format.js";
 import { HistoryChart } from "./history_chart.js";
 import { html, useState } from "./html.js";
+import { Moves } from "./moves.js";
 import { usePolled } from "./polled.js";
 import { BrokerIcon, BrokerName } from "./svg.js";
 import { Table } from "./table.js";
@@ -70,6 +71,7 @@ export function TopicDetail({ name, state, api, go }) {
       <div><dt>with all replicas</dt><dd>${bytes(sizes.onDisk)}</dd></div>
       <div><dt>segments</dt><dd>${number(sizes.segments)}</dd></div>
     </dl>
+    <${Moves} state=${state} api=${api} topic=${name} />
     <${Partitions} name=${name} partitions=${partitions} sizes=${sizes} state=${state} shared=${shared} />
     <${HistoryChart} title="History of the topic" of="topic" name=${name} measures=${["records", "size"]} api=${api} live=${live} />
     ${live && html`<${TopicGroups} name=${name} use=${use} /><${TopicAcls} name=${name} use=${use} />`}

@@ -15,6 +15,7 @@ export const VIEWS = [
   { path: "throttles", title: "Throttles", key: "9" },
   { path: "topics", title: "Topics", key: "0" },
   { path: "records", title: "Records", key: "r" },
+  { path: "registry", title: "Registry", key: "s" },
   { path: "access", title: "Access", key: "a" },
   { path: "events", title: "Events", key: "e" },
   { path: "why", title: "Why", key: "w" },

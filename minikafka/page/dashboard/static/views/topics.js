@@ -7,6 +7,7 @@ import { hashOf } from "../route.js";
 import { ActButton } from "../parts/act.js";
 import { brief, bytes } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
+import { Moves } from "../parts/moves.js";
 import { NameList } from "../parts/name_list.js";
 import { TopicDetail } from "../parts/topic_detail.js";
 
@@ -29,7 +30,8 @@ function Topics({ state, api, go, params }) {
     setChanges((/** @type {number} */ n) => n + 1);
     if (values?.topic) go("topics", { name: values.topic });
   };
-  return html`<div>
+  return html`<div class="stack">
+    <${Moves} state=${state} api=${api} />
     <${NameList} kind="topics" label="topics" nameOf=${(/** @type {any} */ row) => row.name} columns=${columns}
       href=${(/** @type {string} */ name) => hashOf("topics", { name })} params=${params} isSick=${isSick} api=${api} live=${live}
       local=${() => topicsOf(state)} changed=${changes}
