@@ -34,7 +34,7 @@ from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard import cluster_api, records_api
 from minikafka.page.dashboard.access import session_api
-from minikafka.page.dashboard.access.audit import AuditError, AuditLog, opened_audit
+from minikafka.page.dashboard.access.audit import ActLog, AuditError, opened_audit
 from minikafka.page.dashboard.access.doors import Sessions
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.broadcast import Broadcast
@@ -94,7 +94,7 @@ class GuardMiddleware:
     """Refuses requests as ``Guard`` says, and adds its headers to every response. ``audit`` gets
     what was refused to somebody who is known."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, audit: AuditLog | None = None) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, audit: ActLog | None = None) -> None:
         self._app = app
         self._guard = guard
         self._audit = audit
@@ -249,7 +249,7 @@ async def serve_page(
     guard = Guard(host, port, token, options.read_only, private, doors, sessions)
     async with AsyncExitStack() as stack:
         write = None if options.record is None else stack.enter_context(opened(options.record))
-        audit = AuditLog(world.clock, stack.enter_context(opened_audit(options.audit_log)))
+        audit = ActLog(world.clock, stack.enter_context(opened_audit(options.audit_log)))
         cluster = None
         if client is not None:
             admin = await stack.enter_async_context(Admin(world, client))

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard.access.audit import AuditLog
-from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
+from minikafka.page.dashboard.access.audit import ActLog
+from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, PageUser
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
@@ -52,7 +52,7 @@ class PageContext:
     broadcast: Broadcast
     tasks: asyncio.TaskGroup
     stop: Callable[[], None]  # ends the server
-    audit: AuditLog
+    audit: ActLog
     cluster: ShownCluster | None = None
 
     @property
@@ -89,12 +89,12 @@ class PageContext:
             self.cluster.follow.watch(topic)
 
 
-IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its Identity
+IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its PageUser
 
 
-def identity_of(request: Request) -> Identity | None:
+def identity_of(request: Request) -> PageUser | None:
     """Return who sends a request. None is somebody who may only read, if that."""
-    found: Identity | None = request.scope.get(IDENTITY)
+    found: PageUser | None = request.scope.get(IDENTITY)
     return found
 
 
