@@ -13,7 +13,7 @@ from tests.support.page_site import PageSite
 
 VIEWS = (
     "cluster", "lanes", "controller", "purgatories", "groups", "transactions", "requests",
-    "sessions", "throttles", "topics", "records", "events", "why",
+    "sessions", "throttles", "topics", "records", "access", "events", "why",
 )  # fmt: skip
 OWN = ("cluster", "lanes", "events")
 LEADER = re.compile("leader, in the ISR, log start")

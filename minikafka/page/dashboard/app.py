@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from minikafka.kernel.errors import KafkaError
 from minikafka.page.dashboard import cluster_api, moves_api, topic_api
 from minikafka.page.dashboard.access import session_api
-from minikafka.page.dashboard.access.audit import AuditError, AuditLog
+from minikafka.page.dashboard.access.audit import ActLog, AuditError
 from minikafka.page.dashboard.acting import acts_api
 from minikafka.page.dashboard.context import (
     IDENTITY,
@@ -97,7 +97,7 @@ class GuardMiddleware:
     """Refuses requests as ``Guard`` says, and adds its headers to every response. ``audit`` gets
     what was refused to somebody who is known."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, audit: AuditLog | None = None) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, audit: ActLog | None = None) -> None:
         self._app = app
         self._guard = guard
         self._audit = audit

@@ -13,8 +13,8 @@ from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.client.schema_registry import RegistryAddress
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard.access.audit import AuditLog
-from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, Identity
+from minikafka.page.dashboard.access.audit import ActLog
+from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, PageUser
 from minikafka.page.dashboard.broadcast import Broadcast
 from minikafka.page.dashboard.follow import Follow
 from minikafka.page.dashboard.guards import Guard
@@ -66,7 +66,7 @@ class PageContext:
     tasks: asyncio.TaskGroup
     running: list[asyncio.Task[None]]  # cancelled when the server stops
     stop: Callable[[], None]  # ends the server
-    audit: AuditLog
+    audit: ActLog
     cluster: ShownCluster | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -113,12 +113,12 @@ class PageContext:
             self.cluster.follow.watch(topic)
 
 
-IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its Identity
+IDENTITY: Final = "minikafka.identity"  # the key of a request's scope that has its PageUser
 
 
-def identity_of(request: Request) -> Identity | None:
+def identity_of(request: Request) -> PageUser | None:
     """Return who sends a request. None is somebody who may only read, if that."""
-    found: Identity | None = request.scope.get(IDENTITY)
+    found: PageUser | None = request.scope.get(IDENTITY)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from minikafka.kernel.listeners import is_loopback
-from minikafka.page.dashboard.access.doors import NO_DOORS, OWNER, Doors, Identity, Sessions
+from minikafka.page.dashboard.access.doors import NO_DOORS, OWNER, Doors, PageUser, Sessions
 from minikafka.page.dashboard.access.roles import Role, needed_for_request
 
 TOKEN_HEADER: Final = "x-minikafka-token"
@@ -122,7 +122,7 @@ class Guard(NamedTuple):
         """What a request without an identity is told."""
         return _NO_TOKEN if self.token else _SIGN_IN
 
-    def identity(self, asked: Asked) -> Identity | None:
+    def identity(self, asked: Asked) -> PageUser | None:
         """Return who sends a request; None if it does not say so, or wrongly."""
         if asked.token is not None:
             found = self.identity_of_token(asked.token)
@@ -132,7 +132,7 @@ class Guard(NamedTuple):
                 return found
         return self.doors.by_proxy(asked.peer, asked.user)
 
-    def identity_of_token(self, token: str) -> Identity | None:
+    def identity_of_token(self, token: str) -> PageUser | None:
         return OWNER if self.is_token(token) else self.doors.by_token(token)
 
     def is_token(self, token: str | None) -> bool:
@@ -153,7 +153,7 @@ class Guard(NamedTuple):
         return port == self.port and is_loopback(name)
 
 
-def role_refusal(identity: Identity, needed: Role) -> str:
+def role_refusal(identity: PageUser, needed: Role) -> str:
     return f"{identity.name} has the role {identity.role.label}; this needs {needed.label}."
 
 

@@ -12,7 +12,7 @@ from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
-from minikafka.page.dashboard.access.audit import AuditLog, opened_audit
+from minikafka.page.dashboard.access.audit import ActLog, opened_audit
 from minikafka.page.dashboard.access.doors import Sessions
 from minikafka.page.dashboard.app import clusters_app, page_app
 from minikafka.page.dashboard.broadcast import Broadcast
@@ -51,7 +51,7 @@ async def serve_page(
     options = shown[0].options
     guard = guard_of(world, shown, listening)
     async with AsyncExitStack() as stack:
-        audit = AuditLog(world.clock, stack.enter_context(opened_audit(options.audit_log)))
+        audit = ActLog(world.clock, stack.enter_context(opened_audit(options.audit_log)))
         names = [one.name for one in shown]
         opened = [await _opened(stack, world, one, names) for one in shown]
         writes = {one.name: _recorder(stack, one.options.record) for one in shown}

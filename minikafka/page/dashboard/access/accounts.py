@@ -27,7 +27,7 @@ MOST_PASSWORD: Final = 1024  # characters
 TOKEN_HOLDER: Final = "token"
 
 
-class Account(NamedTuple):
+class PageAccount(NamedTuple):
     """``secret`` is a verifier, or a token; empty if only a proxy can authenticate the user."""
 
     name: str
@@ -35,12 +35,12 @@ class Account(NamedTuple):
     secret: str = ""
 
     def __repr__(self) -> str:
-        return f"Account({self.name!r}, {self.role.label})"
+        return f"PageAccount({self.name!r}, {self.role.label})"
 
 
-def parse_users(text: str, source: str) -> dict[str, Account]:
+def parse_users(text: str, source: str) -> dict[str, PageAccount]:
     """Raises ConfigError, which names the line of ``source``."""
-    found: dict[str, Account] = {}
+    found: dict[str, PageAccount] = {}
     for where, line in _lines(text, source):
         parts = line.split(":")
         if len(parts) != 3:
@@ -50,11 +50,11 @@ def parse_users(text: str, source: str) -> dict[str, Account]:
             _parsed(verifier, where)
         if name in found:
             raise ConfigError(f"{where}: {name} is there twice")
-        found[name] = Account(_name(name, where), _role(role, where), verifier)
+        found[name] = PageAccount(_name(name, where), _role(role, where), verifier)
     return found
 
 
-def parse_tokens(text: str, source: str) -> tuple[Account, ...]:
+def parse_tokens(text: str, source: str) -> tuple[PageAccount, ...]:
     """Raises ConfigError, which names the line of ``source`` and never a token."""
     found = []
     for where, line in _lines(text, source):
@@ -74,7 +74,7 @@ def parse_tokens(text: str, source: str) -> tuple[Account, ...]:
             raise ConfigError(
                 f"{where}: a token has at least {LEAST_TOKEN} letters and digits, and nothing else"
             )
-        found.append(Account(_name(name, where), role, token))
+        found.append(PageAccount(_name(name, where), role, token))
     if not found:
         raise ConfigError(f"{source}: there is no token in it")
     return tuple(found)
@@ -146,6 +146,6 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def secrets_of(accounts: Mapping[str, Account]) -> bool:
+def secrets_of(accounts: Mapping[str, PageAccount]) -> bool:
     """Whether any of the users signs in by a password."""
     return any(account.secret for account in accounts.values())

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from minikafka.kernel.ports import Clock
-from minikafka.page.dashboard.access.doors import Identity
+from minikafka.page.dashboard.access.doors import PageUser
 
 MOST_COMMAND: Final = 4096  # characters
 MOST_ERROR: Final = 1000
@@ -20,14 +20,14 @@ class AuditError(Exception):
     """The log cannot be written; the sentence says whether the act was done."""
 
 
-class AuditLog:
+class ActLog:
     """``descriptor`` is a file opened to append; None: there is no log."""
 
     def __init__(self, clock: Clock, descriptor: int | None) -> None:
         self._clock = clock
         self._descriptor = descriptor
 
-    def begun(self, who: Identity | None, peer: str | None, act: str, command: str) -> None:
+    def begun(self, who: PageUser | None, peer: str | None, act: str, command: str) -> None:
         """Log that an act is going to be done, or was refused. Raises AuditError: then it must not
         be done."""
         try:
@@ -38,7 +38,7 @@ class AuditLog:
             ) from error
 
     def ended(
-        self, who: Identity | None, peer: str | None, act: str, command: str, status: int | None,
+        self, who: PageUser | None, peer: str | None, act: str, command: str, status: int | None,
         error: str = "",
     ) -> None:  # fmt: skip
         """Log the exit status of an act, None if it was stopped. Raises AuditError."""
@@ -53,7 +53,7 @@ class AuditLog:
                 f"It is {result}, but the audit log cannot be written: {failed}."
             ) from failed
 
-    def refused(self, who: Identity | None, peer: str | None, act: str, why: str) -> None:
+    def refused(self, who: PageUser | None, peer: str | None, act: str, why: str) -> None:
         """Raises AuditError."""
         try:
             self._write(who, peer, act, "", {"result": "refused", "error": why})
@@ -61,7 +61,7 @@ class AuditLog:
             raise AuditError(f"{why} The audit log cannot be written: {error}.") from error
 
     def _write(
-        self, who: Identity | None, peer: str | None, act: str, command: str, facts: dict[str, Any]
+        self, who: PageUser | None, peer: str | None, act: str, command: str, facts: dict[str, Any]
     ) -> None:
         if self._descriptor is None:
             return

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.config import ConfigError
-from minikafka.page.dashboard.access.accounts import TOKEN_HOLDER, Account, secrets_of
+from minikafka.page.dashboard.access.accounts import TOKEN_HOLDER, PageAccount, secrets_of
 from minikafka.page.dashboard.access.roles import Role
 
 SESSION_MS: Final = 12 * 3600 * 1000
@@ -19,7 +19,7 @@ SESSION_BYTES: Final = 16
 Proxy: TypeAlias = IPv4Network | IPv6Network
 
 
-class Identity(NamedTuple):
+class PageUser(NamedTuple):
     """Who sends a request. ``way``: token, password or proxy."""
 
     name: str
@@ -27,7 +27,7 @@ class Identity(NamedTuple):
     way: str
 
 
-OWNER: Final = Identity(TOKEN_HOLDER, Role.ADMINISTER, "token")
+OWNER: Final = PageUser(TOKEN_HOLDER, Role.ADMINISTER, "token")
 
 
 class Doors(NamedTuple):
@@ -38,8 +38,8 @@ class Doors(NamedTuple):
     host names, with their ports, by which browsers reach the page through a proxy.
     """
 
-    tokens: Sequence[Account] = ()
-    users: Mapping[str, Account] = MappingProxyType({})
+    tokens: Sequence[PageAccount] = ()
+    users: Mapping[str, PageAccount] = MappingProxyType({})
     user_header: str | None = None
     proxies: Sequence[Proxy] = ()
     proxy_role: Role | None = None
@@ -54,21 +54,21 @@ class Doors(NamedTuple):
         }
         return [way for way, is_open in ways.items() if is_open]
 
-    def by_token(self, token: str) -> Identity | None:
+    def by_token(self, token: str) -> PageUser | None:
         given = token.encode(errors="replace")
         found = None
         for account in self.tokens:  # each, so that the time says nothing
             if hmac.compare_digest(account.secret.encode(), given):
-                found = Identity(account.name, account.role, "token")
+                found = PageUser(account.name, account.role, "token")
         return found
 
-    def by_proxy(self, peer: str | None, user: str | None) -> Identity | None:
+    def by_proxy(self, peer: str | None, user: str | None) -> PageUser | None:
         """Return whom the header names, if ``peer`` is a proxy that is trusted."""
         if not user or not self.is_proxy(peer):
             return None
         account = self.users.get(user)
         role = self.proxy_role if account is None else account.role
-        return None if role is None else Identity(user, role, "proxy")
+        return None if role is None else PageUser(user, role, "proxy")
 
     def is_proxy(self, peer: str | None) -> bool:
         try:
@@ -95,9 +95,9 @@ class Sessions:
     def __init__(self, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes]) -> None:
         self._now_ms = now_ms
         self._random_bytes = random_bytes
-        self._sessions: dict[str, tuple[Identity, int]] = {}  # and until when
+        self._sessions: dict[str, tuple[PageUser, int]] = {}  # and until when
 
-    def open(self, identity: Identity) -> str:
+    def open(self, identity: PageUser) -> str:
         """Return the secret of a new session."""
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
@@ -105,7 +105,7 @@ class Sessions:
         self._sessions[secret] = identity, self._now_ms() + SESSION_MS
         return secret
 
-    def find(self, secret: str) -> Identity | None:
+    def find(self, secret: str) -> PageUser | None:
         found = self._sessions.get(secret)
         if found is None:
             return None

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from minikafka.page.dashboard.access.accounts import is_password, nobodys_verifier
-from minikafka.page.dashboard.access.doors import Identity
+from minikafka.page.dashboard.access.doors import PageUser
 from minikafka.page.dashboard.acting.acts_api import body
 from minikafka.page.dashboard.context import (
     HttpError,
@@ -73,7 +73,7 @@ class SessionApi:
             self._context.audit.refused(None, peer, ACT, f"user {name[:100]!r}: wrong password.")
             await self._context.world.clock.sleep(AFTER_FAILURE_MS)
             raise HttpError(403, "The user or the password is wrong.")
-        identity = Identity(account.name, account.role, "password")
+        identity = PageUser(account.name, account.role, "password")
         self._context.audit.ended(identity, peer, ACT, "", 0)
         response = JSONResponse({"who": identity.name}, headers=_NO_STORE)
         secret = guard.sessions.open(identity)

@@ -20,7 +20,7 @@ import { signal } from "./vendor/signals.js";
 import { VIEWS } from "./views/index.js";
 
 const store = signal(emptyState());
-const status = signal(/** @type {"connecting"|"open"|"trying"|"stopped"|"recording"} */ ("connecting"));
+const status = signal(/** @type {"connecting"|"open"|"trying"|"refused"|"stopped"|"recording"} */ ("connecting"));
 const player = signal(/** @type {import("./player.js").Player|null} */ (null));
 const paused = signal(false); // live only: the shown state stays
 const trouble = signal("");
@@ -84,6 +84,7 @@ async function followCluster() {
   };
   addEventListener("minikafka-refused", checkWho);
   let greeted = false;
+  let unsure = false; // the stream was lost: another process, with another token, may go on with it
   const close = openSource({
     onMessages: (messages) => {
       const hello = messages.find(({ type }) => type === "hello");
@@ -95,15 +96,18 @@ async function followCluster() {
       if (player.value) return;
       receive(messages);
       if (!hello) return;
-      if (greeted) checkWho(); // it may be another process, with another token
+      if (unsure) checkWho();
       else tellWho();
+      unsure = false;
+      if (greeted) return;
       greeted = true;
       // A page process without acts shows no buttons.
       api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
     },
     onStatus: (found) => {
       if (!player.value) status.value = found;
-      if (found === "trying") checkWho(); // a refused stream looks like a lost one
+      if (found !== "open") unsure = true;
+      if (found === "refused") checkWho(); // the token or the sign-in may be no longer valid
     },
   });
 }
@@ -220,7 +224,7 @@ function Status({ state }) {
   const live = who?.who === null && !state.hello?.read_only ? ["warn", "live, look only"] : ["good", "live"];
   if (found === "recording") return html`<span class="pill quiet">recording</span>`;
   const [kind, text] = found === "open" ? (still ? ["warn", "paused"] : live)
-    : found === "trying" ? ["bad", "connection lost, trying again"] : ["quiet", "connecting"];
+    : found === "trying" || found === "refused" ? ["bad", "connection lost, trying again"] : ["quiet", "connecting"];
   return html`<span class="live" role="status">
     ${state.hello?.read_only && html`<span class="pill quiet">read-only</span>`}
     <span class=${`pill ${kind}`} title=${dateTime(state.at || null)}>${text}</span></span>

@@ -8,7 +8,7 @@ import { Stream } from "./stream_worker.js";
 /**
  * @typedef {Object} Listener
  * @property {(messages: any[]) => void} onMessages
- * @property {(status: "open"|"trying"|"stopped") => void} onStatus
+ * @property {(status: "open"|"trying"|"refused"|"stopped") => void} onStatus
  */
 
 /** Follow the cluster while this tab is visible. Returns a function that ends it.

@@ -3,7 +3,7 @@
  * six connections a host, so tabs with a stream each would soon wait for each other.
  *
  * Tabs send {visible: true|false} and {closed: true}. They receive {messages: [...]} and
- * {status: "open"|"trying"|"stopped"}. A tab that becomes visible gets all that is known.
+ * {status: "open"|"trying"|"refused"|"stopped"}. A tab that becomes visible gets all that is known.
  */
 
 import { emptyState, reduceAll, snapshotOf } from "./reducer.js";
@@ -61,8 +61,9 @@ export class Stream {
       if (!this.batchTimer) this.batchTimer = setTimeout(() => this.flush(), BATCH_MS);
     };
     events.onerror = () => {
-      this.tell("trying");
-      if (events.readyState !== EventSource.CLOSED) return; // it reconnects by itself
+      const refused = events.readyState === EventSource.CLOSED; // by a status other than 200
+      this.tell(refused ? "refused" : "trying");
+      if (!refused) return; // it reconnects by itself
       this.events = null;
       const wait = RETRY_MS[Math.min(this.failures++, RETRY_MS.length - 1)];
       this.retryTimer = setTimeout(() => this.open(), wait);

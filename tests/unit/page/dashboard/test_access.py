@@ -22,12 +22,12 @@ from minikafka.page.dashboard.access.accounts import (
     parse_users,
     user_entry,
 )
-from minikafka.page.dashboard.access.audit import AuditError, AuditLog
+from minikafka.page.dashboard.access.audit import ActLog, AuditError
 from minikafka.page.dashboard.access.doors import (
     MOST_SESSIONS,
     SESSION_MS,
     Doors,
-    Identity,
+    PageUser,
     Sessions,
     parse_proxies,
 )
@@ -116,7 +116,7 @@ def test_fixed_tokens_have_a_name_and_a_role() -> None:
     plain, named = parse_tokens(f"{TOKEN}\nci:look:{TOKEN[::-1]}\n", "tokens")
     assert (plain.name, plain.role) == ("token", Role.ADMINISTER)
     doors = Doors(tokens=(plain, named))
-    assert doors.by_token(TOKEN[::-1]) == Identity("ci", Role.LOOK, "token")
+    assert doors.by_token(TOKEN[::-1]) == PageUser("ci", Role.LOOK, "token")
     for other in ("", TOKEN[:-1], f"{TOKEN}x", "é"):
         assert doors.by_token(other) is None
     for wrong in ("", "short", f"a b{TOKEN}", f"ci:{TOKEN}", f"ci:all:{TOKEN}"):
@@ -128,7 +128,7 @@ def test_fixed_tokens_have_a_name_and_a_role() -> None:
 # ------------------------------------------------------------------------------------------ doors
 
 HOST = "127.0.0.1:8080"
-ALICE = Identity("alice", Role.OPERATE, "proxy")
+ALICE = PageUser("alice", Role.OPERATE, "proxy")
 PROXIED = Doors(
     users=parse_users("alice:operate:", "users"),
     user_header="X-Forwarded-User",
@@ -156,7 +156,7 @@ def test_a_users_header_counts_from_trusted_addresses_only() -> None:
         assert guard.refusal(asked._replace(**changed)) is not None
     open_doors = PROXIED._replace(proxy_role=Role.LOOK)
     bob = guard._replace(doors=open_doors).identity(asked._replace(user="bob"))
-    assert bob == Identity("bob", Role.LOOK, "proxy")
+    assert bob == PageUser("bob", Role.LOOK, "proxy")
 
 
 @pytest.mark.mission("GLASS-137")
@@ -244,7 +244,7 @@ def test_options_that_do_not_go_together(words: str, sentence: str) -> None:
 @pytest.mark.mission("GLASS-138")
 def test_an_audit_log_that_cannot_be_written_says_whether_it_was_done() -> None:
     with open("/dev/full", "ab") as full:
-        audit = AuditLog(RealClock(), full.fileno())
+        audit = ActLog(RealClock(), full.fileno())
         with pytest.raises(AuditError, match="nothing was done"):
             audit.begun(ALICE, None, "x", "y")
         with pytest.raises(AuditError, match="It is done, but"):

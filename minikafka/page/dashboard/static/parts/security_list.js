@@ -4,7 +4,7 @@
  * @module
  */
 import { Empty } from "./empty.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { number } from "./format.js";
 import { usePolled } from "./polled.js";
 import { Pager, Table } from "./table.js";
@@ -45,7 +45,12 @@ export function SecurityList({ kind, label, query, columns, rowKey, api, live, c
 export function SearchForm({ label, fields, query, open, submit = "Show", required = false }) {
   const given = Object.fromEntries(fields.map(({ name }) => [name, query[name] ?? ""]));
   const [values, setValues] = useState(given);
-  useEffect(() => setValues(given), [JSON.stringify(given)]);
+  const before = useRef(given);
+  useEffect(() => { // what the address changes; the rest is still being typed
+    const changed = Object.entries(given).filter(([name, value]) => before.current[name] !== value);
+    before.current = given;
+    setValues((/** @type {any} */ typed) => ({ ...typed, ...Object.fromEntries(changed) }));
+  }, [JSON.stringify(given)]);
   const send = (/** @type {any} */ more) => open({ ...values, ...more, from: "" });
   return html`<form class="fields" role="search" aria-label=${label} onSubmit=${(/** @type {any} */ event) => {
     event.preventDefault();
