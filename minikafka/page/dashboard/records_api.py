@@ -160,18 +160,22 @@ class RecordsApi:
         line = f"minikafka produce --bootstrap-server {self._context.bootstrap} --topic {new.topic}"
         about = (identity_of(request), peer_of(request), "produce", f"{line} # {new.times} x")
         self._context.audit.begun(*about)
-        async with Producer(self._context.world, self._config, _PRODUCER) as producer:
-            sent = [
-                await producer.send(
-                    new.topic,
-                    new.value,
-                    new.key,
-                    partition=new.partition,
-                    headers=new.headers,
-                )
-                for _ in range(new.times)
-            ]
-            written = await asyncio.gather(*sent)
+        try:
+            async with Producer(self._context.world, self._config, _PRODUCER) as producer:
+                sent = [
+                    await producer.send(
+                        new.topic,
+                        new.value,
+                        new.key,
+                        partition=new.partition,
+                        headers=new.headers,
+                    )
+                    for _ in range(new.times)
+                ]
+                written = await asyncio.gather(*sent)
+        except KafkaError as error:
+            self._context.audit.ended(*about, 1, str(error))
+            raise
         self._context.audit.ended(*about, 0)
         last = written[-1]
         return JSONResponse(
