@@ -187,7 +187,8 @@ def test_the_view_fits_a_phone_and_axe_finds_nothing_serious(
             viewport={"width": 320, "height": 640},
         )
         question = "why&principal=User:a&host=::1&operation=Read&resource=topic&name=o"
-        for part in ("acls", question, "users", "tokens", "quotas"):
+        parts = ("acls", question, *(("users", "tokens", "quotas") if scheme == "light" else ()))
+        for part in parts:
             go(tab, f"access?tab={part}")
             expect(
                 tab.locator("main .card td, main .card [role=status] .pill").first

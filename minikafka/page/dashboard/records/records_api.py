@@ -205,6 +205,19 @@ class RecordsApi:
         line = f"minikafka produce --bootstrap-server {self._context.bootstrap} --topic {new.topic}"
         about = (identity_of(request), peer_of(request), "produce", f"{line} # {new.times} x")
         self._context.audit.begun(*about)
+        try:
+            written = await self._write(new)
+        except KafkaError as error:
+            self._context.audit.ended(*about, 1, str(error))
+            raise
+        self._context.audit.ended(*about, 0)
+        last = written[-1]
+        return JSONResponse(
+            {"partition": last.partition, "offset": last.offset, "count": len(written)}
+        )
+
+    async def _write(self, new: NewRecord) -> list[RecordMetadata]:
+        """Raises KafkaError."""
         async with Producer(self._context.world, self._config, _PRODUCER) as producer:
             sent = [
                 await producer.send(
@@ -216,12 +229,7 @@ class RecordsApi:
                 )
                 for _ in range(new.times)
             ]
-            written = await asyncio.gather(*sent)
-        self._context.audit.ended(*about, 0)
-        last = written[-1]
-        return JSONResponse(
-            {"partition": last.partition, "offset": last.offset, "count": len(written)}
-        )
+            return await asyncio.gather(*sent)
 
 
 def _query(request: Request, defaults: Mapping[str, str], *most: int) -> ReadQuery:

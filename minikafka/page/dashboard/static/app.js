@@ -26,6 +26,7 @@ const paused = signal(false); // live only: the shown state stays
 const trouble = signal("");
 const access = signal(/** @type {import("./parts/sign_in.js").Access|null} */ (null));
 
+const ASK_AGAIN_MS = 1000;
 const DRAW_MS = 100; // the views are drawn so often at most, however many messages come
 
 /** Apply messages in batches. While paused, the shown state stays. */
@@ -63,28 +64,34 @@ async function playRecording(url) {
   }
 }
 
-/** Find out who this browser is to the page's process; an older one does not say. */
+/** Find out who this browser is to the page's process; false if it does not say. */
 async function askWho() {
   try {
     access.value = await api.get("session");
+    return true;
   } catch {
-    // If the process does not respond, the stream says so.
+    return false; // if the process does not respond, the stream says so
   }
-  return access.value;
 }
 
 /** Show the cluster that the page's process follows, or the recording that it serves. */
 async function followCluster() {
-  if ((await askWho())?.may_read === false) return;
+  await askWho();
+  if (access.value?.may_read === false) return;
   const receive = receiver();
   const tellWho = () => access.value && receive([{ type: "access", at: 0, access: access.value }]);
-  const checkWho = async () => {
-    if ((await askWho())?.may_read === false) close();
-    tellWho();
-  };
-  addEventListener("minikafka-refused", checkWho);
   let greeted = false;
   let unsure = false; // the stream was lost: another process, with another token, may go on with it
+  const checkWho = async () => {
+    if (await askWho()) {
+      unsure = false;
+      tellWho();
+      if (access.value?.may_read === false) close();
+    } else if (unsure && status.value === "open") {
+      setTimeout(checkWho, ASK_AGAIN_MS);
+    }
+  };
+  addEventListener("minikafka-refused", checkWho);
   const close = openSource({
     onMessages: (messages) => {
       const hello = messages.find(({ type }) => type === "hello");
@@ -95,19 +102,17 @@ async function followCluster() {
       }
       if (player.value) return;
       receive(messages);
-      if (!hello) return;
-      if (unsure) checkWho();
-      else tellWho();
-      unsure = false;
-      if (greeted) return;
+      if (!hello || greeted) return;
       greeted = true;
+      tellWho();
       // A page process without acts shows no buttons.
       api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
     },
     onStatus: (found) => {
       if (!player.value) status.value = found;
-      if (found !== "open") unsure = true;
-      if (found === "refused") checkWho(); // the token or the sign-in may be no longer valid
+      if (found === "trying" || found === "refused" || (found === "stopped" && greeted)) unsure = true;
+      // A stream is refused where the token or the sign-in is no longer valid.
+      if (unsure && (found === "open" || found === "refused")) checkWho();
     },
   });
 }
