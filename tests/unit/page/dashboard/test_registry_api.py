@@ -50,8 +50,8 @@ def registry(cluster: InsideCluster) -> Iterator[RegistryServer]:
 @pytest.fixture(scope="module")
 def page(cluster: InsideCluster, registry: RegistryServer) -> Iterator[PageServer]:
     login = ("ann", "s cret")
-    options = {"registry": registry.url, "registry_login": login}
-    with page_server(cluster.client()[1], **options) as served:
+    client = cluster.client()[1]
+    with page_server(client, registry=registry.url, registry_login=login) as served:
         yield served
 
 
