@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from minikafka.client.config import ClientConfig
 from minikafka.page.dashboard.context import PageOptions
-from minikafka.page.dashboard.serving import Shown, serve_page
+from minikafka.page.dashboard.serving import PageSubject, serve_page
 from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.loop import run
 from minikafka.world.real.world import real_world
@@ -88,11 +88,11 @@ def page_server(
 ) -> AbstractContextManager[PageServer]:
     """Serve a page as the verb does, until the block ends."""
     bootstrap = "" if client is None else client.bootstrap_servers
-    return served([Shown(PageOptions(bootstrap=bootstrap, **options), client)], port)
+    return served([PageSubject(PageOptions(bootstrap=bootstrap, **options), client)], port)
 
 
 @contextmanager
-def served(shown: Sequence[Shown], port: int = 0) -> Iterator[PageServer]:
+def served(shown: Sequence[PageSubject], port: int = 0) -> Iterator[PageServer]:
     """Serve the page of clusters until the block ends."""
     addresses: list[str] = []
     ready, stopped = threading.Event(), asyncio.Event()

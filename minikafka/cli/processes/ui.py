@@ -22,7 +22,7 @@ from minikafka.network.http_client import HttpUrl
 
 if TYPE_CHECKING:
     from minikafka.page.dashboard.access.doors import Doors
-    from minikafka.page.dashboard.serving import Shown
+    from minikafka.page.dashboard.serving import PageSubject
 
 DEFAULT_PORT = 8080
 ROLE_NAMES = ("look", "produce", "operate", "administer")
@@ -231,9 +231,9 @@ def check_several(args: argparse.Namespace) -> None:
         raise WrongUsage(f"{', '.join(named)}: not with --cluster, whose file has all settings")
 
 
-def several(args: argparse.Namespace) -> list[Shown]:
+def several(args: argparse.Namespace) -> list[PageSubject]:
     """Return the clusters of --cluster. Raises WrongUsage, ConfigError."""
-    found: dict[str, Shown] = {}
+    found: dict[str, PageSubject] = {}
     for text in args.cluster:
         name, _, file = text.partition("=")
         if not CLUSTER_NAME.fullmatch(name) or not file:
@@ -257,10 +257,10 @@ def several(args: argparse.Namespace) -> list[Shown]:
     return list(found.values())
 
 
-def alone(args: argparse.Namespace) -> Shown:
+def alone(args: argparse.Namespace) -> PageSubject:
     """Return the only cluster that is shown, or the recording. Raises WrongUsage, ConfigError."""
     from minikafka.page.dashboard.context import PageOptions
-    from minikafka.page.dashboard.serving import Shown
+    from minikafka.page.dashboard.serving import PageSubject
 
     users = {} if args.registry_users is None else users_of(Path(args.registry_users))
     options = PageOptions(
@@ -277,12 +277,12 @@ def alone(args: argparse.Namespace) -> Shown:
         history=args.history,
     )
     if args.recording is not None:
-        return Shown(options, None)
+        return PageSubject(options, None)
     client = client_config(args, client_id="minikafka-ui", request_timeout_ms=REQUEST_TIMEOUT_MS)
-    return Shown(options, client)
+    return PageSubject(options, client)
 
 
-async def serve(args: argparse.Namespace, shown: list[Shown]) -> None:
+async def serve(args: argparse.Namespace, shown: list[PageSubject]) -> None:
     from minikafka.page.dashboard.serving import serve_page
     from minikafka.world.real.asgi_server import bind
     from minikafka.world.real.world import real_world

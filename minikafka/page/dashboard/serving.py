@@ -29,7 +29,7 @@ from minikafka.world.real.asgi_server import AsgiServer
 BOOT_BYTES: Final = 4
 
 
-class Shown(NamedTuple):
+class PageSubject(NamedTuple):
     """A cluster that is shown. ``client`` is None if it is a recording. ``name`` is empty if it is
     the only one."""
 
@@ -40,7 +40,7 @@ class Shown(NamedTuple):
 
 async def serve_page(
     world: World,
-    shown: Sequence[Shown],
+    shown: Sequence[PageSubject],
     listening: socket.socket,
     stopped: asyncio.Event,
     ready: Callable[[str], None],
@@ -81,7 +81,7 @@ async def serve_page(
         await serving
 
 
-def guard_of(world: World, shown: Sequence[Shown], listening: socket.socket) -> Guard:
+def guard_of(world: World, shown: Sequence[PageSubject], listening: socket.socket) -> Guard:
     """Return who may do what. Reading needs a token, too, if the page has a login to a cluster or
     to a registry."""
     host, port = listening.getsockname()[:2]
@@ -97,7 +97,7 @@ def guard_of(world: World, shown: Sequence[Shown], listening: socket.socket) -> 
 
 
 async def _opened(
-    stack: AsyncExitStack, world: World, one: Shown, names: Sequence[str]
+    stack: AsyncExitStack, world: World, one: PageSubject, names: Sequence[str]
 ) -> tuple[ShownCluster | None, Broadcast]:
     """Raises OSError or ConfigError for the file of the history."""
     options, client = one.options, one.client

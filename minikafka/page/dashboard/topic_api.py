@@ -25,7 +25,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.page.dashboard.cluster_api import lag_facts
 from minikafka.page.dashboard.cluster_facts import FailedCall
 from minikafka.page.dashboard.context import HttpError, PageContext, ShownCluster
-from minikafka.page.dashboard.history.figures import ClusterLook, lag_time
+from minikafka.page.dashboard.history.figures import SampledCluster, lag_time
 from minikafka.page.dashboard.history.sampler import Sampler
 from minikafka.page.dashboard.messages import Facts
 
@@ -67,7 +67,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
 def groups_of(topic: str, sampler: Sampler, now_ms: int) -> list[Facts] | None:
     """Return the groups that have committed offsets of a topic, with their lag there; None if they
     have not been read yet."""
-    look: ClusterLook | None = sampler.newest
+    look: SampledCluster | None = sampler.newest
     if look is None:
         return None
     rows: list[Facts] = []

@@ -60,13 +60,6 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
         some gauges count ten thousand items."""
         return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
 
-    def show_counters(query: Query) -> Any:
-        """Return the totals whose rates a page keeps over time. A Fetch counts once, and not again
-        as that of a consumer or follower."""
-        counted = metrics.snapshot(REQUESTS)
-        requests = sum(n for name, n in counted.items() if not _FETCH_PART.search(name))
-        return {"broker": broker_id, "counters": {**entities.broker(), "requests": requests}}
-
     def show_controller(query: Query) -> Any:
         return {"broker": broker_id, **controller.facts(limit(query))}
 
@@ -108,8 +101,17 @@ def debug_routes(entities: BrokerEntities, metrics: Metrics) -> dict[str, Route]
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,
         "/metrics.json": show_metrics,
-        "/counters.json": show_counters,
+        "/counters.json": lambda query: counters(entities, metrics),
     }
+
+
+def counters(entities: BrokerEntities, metrics: Metrics) -> Any:
+    """Return the totals whose rates a page keeps over time. A Fetch counts once, and not again as
+    that of a consumer or follower."""
+    counted = metrics.snapshot(REQUESTS)
+    requests = sum(count for name, count in counted.items() if not _FETCH_PART.search(name))
+    shown = {**entities.broker(), "requests": requests}
+    return {"broker": entities.broker_id, "counters": shown}
 
 
 def page_routes(entities: BrokerEntities, feed: EventFeed) -> dict[str, Route]:

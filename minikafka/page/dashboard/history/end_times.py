@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 MAX_POINTS: Final = 128
@@ -29,8 +30,21 @@ class EndTimes:
         self._at_ms = array("q")
         self._ends = array("q")
 
+    @classmethod
+    def of(cls, points: Iterable[tuple[int, int]]) -> EndTimes:
+        """Return what ``points`` of another one say."""
+        found = cls()
+        for at_ms, end in points:
+            found.add(at_ms, end)
+        return found
+
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def points(self) -> list[tuple[int, int]]:
+        """When the log ended where, oldest first."""
+        return list(zip(self._at_ms, self._ends, strict=True))
 
     def add(self, at_ms: int, end: int) -> None:
         """Add what a look has found. A smaller end is that of another log of the same name."""

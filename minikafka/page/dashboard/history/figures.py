@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.dashboard.history.end_times import EndTimes, LagTime
-from minikafka.page.dashboard.history.ring import Series
+from minikafka.page.dashboard.history.ring import HistorySeries
 
 MAX_TOPICS: Final = 300  # of which a history is kept: those with the highest rates, then sizes
 MAX_GROUPS: Final = 200  # of which a history is kept: those with the most lag
@@ -22,7 +22,7 @@ Committed = Mapping[TopicPartition, int]
 N = TypeVar("N", bound=tuple[float | bool | None, ...])
 
 
-class ClusterLook(NamedTuple):
+class SampledCluster(NamedTuple):
     """What was read of a cluster at one time. ``sizes`` has the bytes of each replica, by broker;
     ``counters`` are those of brokers that show their inside, by their names in ``COUNTERS``."""
 
@@ -52,11 +52,13 @@ class GroupNow(NamedTuple):
 class Figures(NamedTuple):
     topics: Mapping[str, TopicNow]
     groups: Mapping[str, GroupNow]
-    values: Mapping[Series, float]  # for the history
+    values: Mapping[HistorySeries, float]  # for the history
 
 
 def figures(
-    before: ClusterLook | None, look: ClusterLook, end_times: Mapping[TopicPartition, EndTimes]
+    before: SampledCluster | None,
+    look: SampledCluster,
+    end_times: Mapping[TopicPartition, EndTimes],
 ) -> Figures:
     """Return what two looks say. Counters that have become smaller are those of a new broker or
     topic, so they have no rate yet."""
@@ -70,22 +72,22 @@ def figures(
         name: group_now(committed, look.ends, end_times, look.at_ms)
         for name, committed in look.committed.items()
     }
-    values: dict[Series, float] = {}
+    values: dict[HistorySeries, float] = {}
     if rates:
-        values[Series("cluster", "", "records")] = sum(rates.values())
+        values[HistorySeries("cluster", "", "records")] = sum(rates.values())
     if sizes:
-        values[Series("cluster", "", "size")] = sum(_broker_sizes(look).values())
+        values[HistorySeries("cluster", "", "size")] = sum(_broker_sizes(look).values())
     values |= _broker_values(before, look)
     for name, topic in _most(topics, MAX_TOPICS):
         if topic.records_per_s is not None:
-            values[Series("topic", name, "records")] = topic.records_per_s
+            values[HistorySeries("topic", name, "records")] = topic.records_per_s
         if topic.size_bytes is not None:
-            values[Series("topic", name, "size")] = topic.size_bytes
+            values[HistorySeries("topic", name, "size")] = topic.size_bytes
     for name, group in _most(groups, MAX_GROUPS):
         if group.lag is not None:
-            values[Series("group", name, "lag")] = group.lag
+            values[HistorySeries("group", name, "lag")] = group.lag
         if group.lag_ms is not None:
-            values[Series("group", name, "lag_ms")] = group.lag_ms
+            values[HistorySeries("group", name, "lag_ms")] = group.lag_ms
     return Figures(topics, groups, values)
 
 
@@ -115,7 +117,7 @@ def lag_time(
     return None if known is None else known.lag(offset, now_ms)
 
 
-def _record_rates(before: ClusterLook, look: ClusterLook) -> dict[str, float]:
+def _record_rates(before: SampledCluster, look: SampledCluster) -> dict[str, float]:
     """Return records a second by topic."""
     passed_ms = look.at_ms - before.at_ms
     if passed_ms <= 0:
@@ -127,14 +129,14 @@ def _record_rates(before: ClusterLook, look: ClusterLook) -> dict[str, float]:
     return {name: count * 1000 / passed_ms for name, count in more.items()}
 
 
-def _topic_sizes(look: ClusterLook) -> dict[str, int]:
+def _topic_sizes(look: SampledCluster) -> dict[str, int]:
     found: defaultdict[str, int] = defaultdict(int)
     for tp, replicas in look.sizes.items():
         found[tp.topic] += max(replicas.values(), default=0)
     return found
 
 
-def _broker_sizes(look: ClusterLook) -> dict[int, int]:
+def _broker_sizes(look: SampledCluster) -> dict[int, int]:
     found: defaultdict[int, int] = defaultdict(int)
     for replicas in look.sizes.values():
         for broker, size in replicas.items():
@@ -142,9 +144,11 @@ def _broker_sizes(look: ClusterLook) -> dict[int, int]:
     return found
 
 
-def _broker_values(before: ClusterLook | None, look: ClusterLook) -> dict[Series, float]:
+def _broker_values(
+    before: SampledCluster | None, look: SampledCluster
+) -> dict[HistorySeries, float]:
     values = {
-        Series("broker", str(broker), "size"): float(size)
+        HistorySeries("broker", str(broker), "size"): float(size)
         for broker, size in _broker_sizes(look).items()
     }
     passed_ms = 0 if before is None else look.at_ms - before.at_ms
@@ -155,11 +159,11 @@ def _broker_values(before: ClusterLook | None, look: ClusterLook) -> dict[Series
         for name in COUNTERS:
             if name in counters and name in earlier and counters[name] >= earlier[name]:
                 rate = (counters[name] - earlier[name]) * 1000 / passed_ms
-                values[Series("broker", str(broker), name)] = rate
+                values[HistorySeries("broker", str(broker), name)] = rate
     for name in COUNTERS[1:]:  # records are counted by their offsets
         rates = [value for series, value in values.items() if series.what == name]
         if rates:
-            values[Series("cluster", "", name)] = sum(rates)
+            values[HistorySeries("cluster", "", name)] = sum(rates)
     return values
 
 

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from minikafka.page.dashboard.context import HttpError, PageContext
-from minikafka.page.dashboard.history.ring import COARSE_MS, COARSE_STEPS, History
+from minikafka.page.dashboard.history.ring import COARSE_MS, COARSE_STEPS, PageHistory
 
 KINDS: Final = ("cluster", "broker", "topic", "group")
 MAX_MINUTES: Final = COARSE_MS * COARSE_STEPS // 60_000
@@ -33,7 +33,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
 
 
 def lines(
-    history: History, kind: str, name: str | None, now_ms: int, minutes: int
+    history: PageHistory, kind: str, name: str | None, now_ms: int, minutes: int
 ) -> dict[str, Any]:
     """Return the lines of a thing, or of all things of a kind up to a bound."""
     wanted = history.fine.of(kind, name) + history.coarse.of(kind, name)

@@ -20,15 +20,15 @@ MISSING: Final = math.nan
 _NONE: Final = -1
 
 
-class Series(NamedTuple):
-    """What a number is about: ``Series("topic", "orders", "records")`` is a topic's rate."""
+class HistorySeries(NamedTuple):
+    """What a number is about: ``HistorySeries("topic", "orders", "records")`` is a topic's rate."""
 
     kind: str
     name: str
     what: str
 
 
-Values = Mapping[Series, float]
+Values = Mapping[HistorySeries, float]
 
 
 class Ring:
@@ -38,8 +38,8 @@ class Ring:
         self.step_ms = step_ms
         self.steps = steps
         self._numbers = array("q", [_NONE]) * steps  # of the step in each slot
-        self._series: dict[Series, array[float]] = {}
-        self._last: dict[Series, int] = {}  # the last step with a value
+        self._series: dict[HistorySeries, array[float]] = {}
+        self._last: dict[HistorySeries, int] = {}  # the last step with a value
 
     def __len__(self) -> int:
         """Return how many series there are."""
@@ -60,7 +60,7 @@ class Ring:
             self._of(series)[slot] = value
             self._last[series] = max(number, self._last.get(series, _NONE))
 
-    def _of(self, series: Series) -> array[float]:
+    def _of(self, series: HistorySeries) -> array[float]:
         """Return the values of a series; a new one takes the place of the one that was silent for
         the longest time, if there are ``MAX_SERIES``."""
         found = self._series.get(series)
@@ -71,7 +71,7 @@ class Ring:
             found = self._series[series] = array("f", [MISSING]) * self.steps
         return found
 
-    def values(self, at_ms: int) -> dict[Series, float]:
+    def values(self, at_ms: int) -> dict[HistorySeries, float]:
         """Return the values of the step at a time."""
         number = at_ms // self.step_ms
         slot = number % self.steps
@@ -80,10 +80,10 @@ class Ring:
         found = ((series, kept[slot]) for series, kept in self._series.items())
         return {series: value for series, value in found if not math.isnan(value)}
 
-    def means(self, from_ms: int, to_ms: int) -> dict[Series, float]:
+    def means(self, from_ms: int, to_ms: int) -> dict[HistorySeries, float]:
         """Return the mean of each series over the steps that begin in ``[from_ms, to_ms)``."""
         slots = [slot for _, slot in self._slots(from_ms, to_ms)]
-        found: dict[Series, float] = {}
+        found: dict[HistorySeries, float] = {}
         for series, kept in self._series.items():
             known = [value for slot in slots if not math.isnan(value := kept[slot])]
             if known:
@@ -91,12 +91,12 @@ class Ring:
         return found
 
     def lines(
-        self, wanted: Iterable[Series], from_ms: int, to_ms: int
-    ) -> tuple[list[int], dict[Series, list[float | None]]]:
+        self, wanted: Iterable[HistorySeries], from_ms: int, to_ms: int
+    ) -> tuple[list[int], dict[HistorySeries, list[float | None]]]:
         """Return when the kept steps of ``[from_ms, to_ms)`` begin, and the values of each series
         there; None where there is none."""
         steps = list(self._slots(from_ms, to_ms))
-        lines: dict[Series, list[float | None]] = {}
+        lines: dict[HistorySeries, list[float | None]] = {}
         for series in wanted:
             kept = self._series.get(series)
             if kept is not None:
@@ -112,7 +112,7 @@ class Ring:
             if self._numbers[number % self.steps] == number:
                 yield number, number % self.steps
 
-    def of(self, kind: str, name: str | None = None) -> list[Series]:
+    def of(self, kind: str, name: str | None = None) -> list[HistorySeries]:
         """Return the series of a kind, or of one name."""
         return sorted(
             series
@@ -126,10 +126,10 @@ class Line(NamedTuple):
 
     step_ms: int
     at_ms: Sequence[int]
-    values: Mapping[Series, Sequence[float | None]]
+    values: Mapping[HistorySeries, Sequence[float | None]]
 
 
-class History:
+class PageHistory:
     """Fine steps of the last hour and coarse steps of the last day, the means of fine ones."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class History:
         self.coarse.put(began_ms, self.fine.means(began_ms, began_ms + COARSE_MS))
         return began_ms
 
-    def lines(self, wanted: Sequence[Series], now_ms: int, last_ms: int) -> Line:
+    def lines(self, wanted: Sequence[HistorySeries], now_ms: int, last_ms: int) -> Line:
         """Return the values of the last ``last_ms``, in fine steps as far as these reach back."""
         ring = self.fine if last_ms <= FINE_MS * FINE_STEPS else self.coarse
         at_ms, values = ring.lines(wanted, now_ms - last_ms, now_ms + ring.step_ms)

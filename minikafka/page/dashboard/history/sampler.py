@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from minikafka.core.client.admin.groups import SHARE
 from minikafka.kernel.cluster import TopicPartition
@@ -19,18 +19,17 @@ from minikafka.page.dashboard.cluster_facts import FailedCall
 from minikafka.page.dashboard.cluster_reader import LARGE, ClusterReader
 from minikafka.page.dashboard.history.counters import BrokerCounters
 from minikafka.page.dashboard.history.end_times import EndTimes
-from minikafka.page.dashboard.history.figures import ClusterLook, Figures, figures
-from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, History
+from minikafka.page.dashboard.history.figures import Figures, SampledCluster, figures
+from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, PageHistory
 from minikafka.page.dashboard.history.store import HistoryStore, row
 
 MAX_PARTITIONS: Final = 20_000  # whose log ends are read
 MAX_COMMITTED: Final = 5_000  # partitions whose log ends are kept over time
+MAX_SAVED: Final = 500  # partitions whose log ends go into the file
 MAX_GROUPS: Final = 500
 SLICE: Final = 1_000  # partitions in one request, so that other work goes on between
 SIZES_EVERY_MS: Final = 60_000
 IDLE_MS: Final = 1_000  # nobody reads the page
-
-T = TypeVar("T")
 
 
 class Sampler:
@@ -45,9 +44,9 @@ class Sampler:
         has_readers: Callable[[], bool],
         file: str | None = None,
     ) -> None:
-        self.history = History()
+        self.history = PageHistory()
         self.now = Figures({}, {}, {})
-        self.newest: ClusterLook | None = None
+        self.newest: SampledCluster | None = None
         self.end_times: dict[TopicPartition, EndTimes] = {}  # of partitions with commits
         self._world = world
         self._reader = reader
@@ -62,7 +61,7 @@ class Sampler:
         clock = self._world.clock
         try:
             if self._store is not None:
-                await self._do(self._store.load, self.history)
+                await self._do(self._store.load, self.history, self.end_times)
             while True:
                 if self._store is None and not self._has_readers():
                     self.newest = None  # the next rate is not of the time meanwhile
@@ -94,15 +93,28 @@ class Sampler:
         if ended_ms is not None:
             rows.append(row(self.history.coarse, ended_ms))
         await self._do(self._store.save, rows)
+        if ended_ms is not None:
+            await self._do(self._store.save_ends, self._awaited(look))
 
-    async def _do(self, work: Callable[[T], None], argument: T) -> None:
+    def _awaited(self, look: SampledCluster) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Return what is known of partitions that a group has not read to the end, up to a bound:
+        only these are needed after a restart."""
+        behind = {
+            tp: None
+            for committed in look.committed.values()
+            for tp, offset in committed.items()
+            if offset < look.ends.get(tp, 0) and tp in self.end_times
+        }
+        return {tp: self.end_times[tp].points for tp in islice(behind, MAX_SAVED)}
+
+    async def _do(self, work: Callable[..., None], *arguments: object) -> None:
         """Read or write the file in a thread. What fails is logged: the next step may succeed."""
         try:
-            await self._world.workers.run(work, argument)
+            await self._world.workers.run(work, *arguments)
         except OSError as error:
             event_log("page").error("history_failed", error=str(error))
 
-    def take(self, look: ClusterLook) -> None:
+    def take(self, look: SampledCluster) -> None:
         """Make a look the newest one."""
         wanted = sorted({tp for rows in look.committed.values() for tp in rows})[:MAX_COMMITTED]
         self.end_times = {tp: self.end_times.get(tp) or EndTimes() for tp in wanted}
@@ -112,7 +124,7 @@ class Sampler:
         self.now = figures(self.newest, look, self.end_times)
         self.newest = look
 
-    async def look(self) -> ClusterLook:
+    async def look(self) -> SampledCluster:
         """Read the cluster in slices. Raises KafkaError if no broker responds."""
         reader, errors = self._reader, list[FailedCall]()
         view = await reader.listed_topics()
@@ -124,7 +136,7 @@ class Sampler:
             ends |= await reader.ends(some, errors)
         await self._read_sizes(partitions, errors)
         counters = await self._counters.read(view.nodes)
-        return ClusterLook(at_ms, ends, committed, self._sizes, counters)
+        return SampledCluster(at_ms, ends, committed, self._sizes, counters)
 
     async def _committed(self, errors: list[FailedCall]) -> dict[str, Mapping[TopicPartition, int]]:
         listed = await self._reader.list_groups(errors)

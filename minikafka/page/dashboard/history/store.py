@@ -9,19 +9,30 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
-from minikafka.page.dashboard.history.ring import COARSE_MS, FINE_MS, History, Ring, Series
+from minikafka.page.dashboard.history.end_times import EndTimes
+from minikafka.page.dashboard.history.ring import (
+    COARSE_MS,
+    FINE_MS,
+    HistorySeries,
+    PageHistory,
+    Ring,
+)
 
 APPLICATION_ID: Final = 0x6D6B6873  # "mkhs"
 _HEADER: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68  # of the application id in a database's header
-_TABLE: Final = """CREATE TABLE IF NOT EXISTS steps (
+_STEPS: Final = """CREATE TABLE IF NOT EXISTS steps (
     step_ms INTEGER, slot INTEGER, number INTEGER, value BLOB, PRIMARY KEY (step_ms, slot)
+) WITHOUT ROWID"""
+_ENDS: Final = """CREATE TABLE IF NOT EXISTS ends (
+    topic TEXT, number INTEGER, points BLOB, PRIMARY KEY (topic, number)
 ) WITHOUT ROWID"""
 
 
@@ -46,14 +57,18 @@ class HistoryStore:
             _put_aside(path)
             return cls(_connected(path))
 
-    def load(self, history: History) -> None:
-        """Put all steps of the file into a history. Raises OSError."""
+    def load(self, history: PageHistory, end_times: dict[TopicPartition, EndTimes]) -> None:
+        """Put all steps of the file into a history, and what it knows of log ends into
+        ``end_times``. Raises OSError."""
         rows = "SELECT number, value FROM steps WHERE step_ms = ? ORDER BY number"
         try:
             for ring in (history.fine, history.coarse):
                 for number, value in self._database.execute(rows, (ring.step_ms,)):
                     with suppress(ValueError, TypeError, zlib.error):  # of another release
                         ring.put(number * ring.step_ms, _values(value))
+            for topic, number, points in self._database.execute("SELECT * FROM ends"):
+                with suppress(ValueError, TypeError, zlib.error):
+                    end_times[TopicPartition(topic, number)] = EndTimes.of(_unpacked(points))
         except sqlite3.Error as error:
             raise OSError(f"the history cannot be read: {error}") from None
 
@@ -65,6 +80,16 @@ class HistoryStore:
         except sqlite3.Error as error:
             raise OSError(f"the history cannot be written: {error}") from None
 
+    def save_ends(self, points: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:
+        """Replace what the file knows of log ends by ``EndTimes.points``. Raises OSError."""
+        rows = [(*tp, _packed(known)) for tp, known in points.items()]
+        try:
+            with self._database:
+                self._database.execute("DELETE FROM ends")
+                self._database.executemany("INSERT INTO ends VALUES (?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise OSError(f"the history cannot be written: {error}") from None
+
     def close(self) -> None:
         self._database.close()
 
@@ -73,15 +98,22 @@ def row(ring: Ring, at_ms: int) -> tuple[int, int, int, bytes]:
     """Return the row of the step at a time."""
     number = at_ms // ring.step_ms
     values = [[*series, round(value, 3)] for series, value in ring.values(at_ms).items()]
-    text = json.dumps(values, separators=(",", ":"))
-    return ring.step_ms, number % ring.steps, number, zlib.compress(text.encode(), 1)
+    return ring.step_ms, number % ring.steps, number, _packed(values)
 
 
-def _values(value: bytes) -> dict[Series, float]:
+def _values(value: bytes) -> dict[HistorySeries, float]:
     return {
-        Series(str(kind), str(name), str(what)): float(number)
-        for kind, name, what, number in json.loads(zlib.decompress(value))
+        HistorySeries(str(kind), str(name), str(what)): float(number)
+        for kind, name, what, number in _unpacked(value)
     }
+
+
+def _packed(rows: object) -> bytes:
+    return zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+
+
+def _unpacked(value: bytes) -> Any:
+    return json.loads(zlib.decompress(value))
 
 
 def _is_history(path: Path) -> bool:
@@ -103,7 +135,8 @@ def _connected(path: Path) -> sqlite3.Connection:
         (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state)
-        database.execute(_TABLE)
+        database.execute(_STEPS)
+        database.execute(_ENDS)
         steps = (FINE_MS, COARSE_MS)
         database.execute("DELETE FROM steps WHERE step_ms NOT IN (?, ?)", steps)
         database.commit()

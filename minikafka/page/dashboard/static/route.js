@@ -58,3 +58,13 @@ export function replace(path, params = {}) {
   history.replaceState(history.state, "", hashOf(path, params));
   readAddress();
 }
+
+/** Return a parameter of the address of the view that is open, "" without it, and what changes it.
+ * @param {string} name @returns {[string, (value: string|null) => void]} */
+export function addressed(name) {
+  const change = (/** @type {string|null} */ value) => {
+    const { path, params } = route.value;
+    replace(path, { ...params, [name]: value });
+  };
+  return [route.value.params[name] ?? "", change];
+}

@@ -12,7 +12,7 @@ from minikafka.cli.processes import ui
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
 from minikafka.page.dashboard.context import PageOptions
-from minikafka.page.dashboard.serving import Shown
+from minikafka.page.dashboard.serving import PageSubject
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.cluster.cluster_state import until
 from tests.support.page_server import PageServer, served
@@ -35,7 +35,7 @@ def topics_of(page: PageServer, name: str) -> set[str]:
 def page() -> Iterator[PageServer]:
     with InsideCluster(1) as here, InsideCluster(1) as there:
         shown = [
-            Shown(
+            PageSubject(
                 PageOptions(bootstrap=cluster.bootstrap),
                 ClientConfig(bootstrap_servers=cluster.bootstrap),
                 name,

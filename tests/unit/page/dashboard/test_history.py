@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.page.dashboard.history.end_times import MAX_POINTS, EndTimes
-from minikafka.page.dashboard.history.figures import ClusterLook, GroupNow, TopicNow, figures
+from minikafka.page.dashboard.history.figures import GroupNow, SampledCluster, TopicNow, figures
 from minikafka.page.dashboard.history.history_api import lines
 from minikafka.page.dashboard.history.ring import (
     COARSE_MS,
     FINE_MS,
     FINE_STEPS,
     MAX_SERIES,
-    History,
+    HistorySeries,
+    PageHistory,
     Ring,
-    Series,
 )
 from minikafka.page.dashboard.history.store import HistoryStore, row
 
 DAY_MS = 24 * 3_600_000
-A, B = Series("topic", "a", "records"), Series("topic", "b", "records")
+A, B = HistorySeries("topic", "a", "records"), HistorySeries("topic", "b", "records")
 STEPS = st.lists(
     st.tuples(
         st.integers(-30, 400),  # ms later, or earlier: a clock is set back
@@ -44,10 +44,10 @@ STEPS = st.lists(
 @pytest.mark.mission("GLASS-142")
 @given(STEPS)
 def test_a_ring_has_the_last_value_of_each_of_its_last_steps(
-    steps: list[tuple[int, dict[Series, float]]],
+    steps: list[tuple[int, dict[HistorySeries, float]]],
 ) -> None:
     """A twin keeps every step by its number."""
-    ring, twin, at_ms = Ring(100, 8), dict[int, dict[Series, float]](), 10_000
+    ring, twin, at_ms = Ring(100, 8), dict[int, dict[HistorySeries, float]](), 10_000
     for later, values in steps:
         at_ms += later
         number = at_ms // 100
@@ -74,15 +74,15 @@ def test_a_ring_has_the_last_value_of_each_of_its_last_steps(
 def test_a_ring_is_bounded_and_forgets_the_series_that_is_silent_longest() -> None:
     ring = Ring(100, 4)
     for number in range(MAX_SERIES + 10):
-        ring.put(100 * number, {Series("topic", str(number), "records"): 1.0})
+        ring.put(100 * number, {HistorySeries("topic", str(number), "records"): 1.0})
     assert len(ring) == MAX_SERIES
     assert ring.of("topic", "9") == []
-    assert ring.of("topic", "10") == [Series("topic", "10", "records")]
+    assert ring.of("topic", "10") == [HistorySeries("topic", "10", "records")]
 
 
 @pytest.mark.mission("GLASS-142")
 def test_an_hour_is_fine_and_a_day_has_the_means_of_minutes() -> None:
-    history = History()
+    history = PageHistory()
     for at_ms in range(0, 2 * DAY_MS, FINE_MS):
         history.put(at_ms, {A: float(at_ms % COARSE_MS // FINE_MS)})  # 0 to 5, then again
     now_ms = 2 * DAY_MS - FINE_MS
@@ -150,10 +150,10 @@ def test_a_log_that_stood_still_says_when_it_went_on() -> None:
 @pytest.mark.mission("GLASS-142", "GLASS-143")
 def test_two_looks_say_rates_lag_and_sizes() -> None:
     t0, t1, new = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("new", 0)
-    before = ClusterLook(
+    before = SampledCluster(
         0, {t0: 100, t1: 7}, {}, {}, {1: {"messages_in": 5, "bytes_in": 100, "requests": 9}}
     )
-    look = ClusterLook(
+    look = SampledCluster(
         10_000,
         {t0: 200, t1: 5, new: 9},
         {"g": {t0: 150}, "all": {t0: 200, t1: 5}, "unknown": {TopicPartition("u", 0): 1}},
@@ -193,8 +193,8 @@ def test_two_looks_say_rates_lag_and_sizes() -> None:
 # ------------------------------------------------------------------------------------ the file
 
 
-def filled(store: HistoryStore, until_ms: int) -> History:
-    history = History()
+def filled(store: HistoryStore, until_ms: int) -> PageHistory:
+    history = PageHistory()
     for at_ms in range(0, until_ms, FINE_MS):
         ended_ms = history.put(at_ms, {A: at_ms / 1000})
         rows = [row(history.fine, at_ms)]
@@ -209,8 +209,10 @@ def test_a_file_brings_a_history_back_and_does_not_grow(tmp_path: Path) -> None:
     store = HistoryStore.open(path)
     written = filled(store, 2 * FINE_MS * FINE_STEPS)
     store.close()
-    again, read = HistoryStore.open(path), History()
-    again.load(read)
+    again, read = HistoryStore.open(path), PageHistory()
+    ends: dict[TopicPartition, EndTimes] = {}
+    again.load(read, ends)
+    assert ends == {}
     now_ms = 2 * FINE_MS * FINE_STEPS - 1
     for last_ms in (600_000, 2 * FINE_MS * FINE_STEPS):
         wanted, found = (each.lines([A], now_ms, last_ms) for each in (written, read))
@@ -223,6 +225,22 @@ def test_a_file_brings_a_history_back_and_does_not_grow(tmp_path: Path) -> None:
     ).fetchone()
     database.close()
     assert count == FINE_STEPS
+
+
+@pytest.mark.mission("GLASS-143", "GLASS-144")
+def test_lag_in_time_is_known_after_a_restart(tmp_path: Path) -> None:
+    store, tp, gone = HistoryStore.open(tmp_path / "history"), TopicPartition("t", 0), "gone"
+    times = EndTimes.of([(0, 10), (1_000, 10), (2_000, 20)])
+    store.save_ends({TopicPartition(gone, 1): times.points})
+    store.save_ends({tp: times.points})
+    store.close()
+    again, found = HistoryStore.open(tmp_path / "history"), dict[TopicPartition, EndTimes]()
+    again.load(PageHistory(), found)
+    again.close()
+    assert found.keys() == {tp}
+    assert found[tp].points == times.points
+    found[tp].add(60_000, 30)
+    assert found[tp].lag(15, 60_000) == (58_500, True)
 
 
 @pytest.mark.mission("GLASS-144")
@@ -255,11 +273,11 @@ def test_a_file_of_something_else_is_refused_and_a_damaged_one_is_put_aside(
 WRITER = """
 import sys
 from pathlib import Path
-from minikafka.page.dashboard.history.ring import FINE_MS, History, Series
+from minikafka.page.dashboard.history.ring import FINE_MS, PageHistory, HistorySeries
 from minikafka.page.dashboard.history.store import HistoryStore, row
-store, history = HistoryStore.open(Path(sys.argv[1])), History()
+store, history = HistoryStore.open(Path(sys.argv[1])), PageHistory()
 for at_ms in range(0, 10**9, FINE_MS):
-    history.put(at_ms, {Series("topic", "a", "records"): float(at_ms)})
+    history.put(at_ms, {HistorySeries("topic", "a", "records"): float(at_ms)})
     store.save([row(history.fine, at_ms)])
     print(at_ms, flush=True)
 """
@@ -275,8 +293,8 @@ def test_what_a_killed_process_has_written_is_there(tmp_path: Path) -> None:
         for _ in range(20):
             at_ms = int(writer.stdout.readline())
         writer.send_signal(signal.SIGKILL)
-    store, history = HistoryStore.open(path), History()
-    store.load(history)
+    store, history = HistoryStore.open(path), PageHistory()
+    store.load(history, {})
     store.close()
     assert history.fine.values(at_ms)[A] == pytest.approx(at_ms)
     assert not math.isnan(history.fine.values(0)[A])

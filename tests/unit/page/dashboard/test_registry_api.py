@@ -50,8 +50,7 @@ def registry(cluster: InsideCluster) -> Iterator[RegistryServer]:
 @pytest.fixture(scope="module")
 def page(cluster: InsideCluster, registry: RegistryServer) -> Iterator[PageServer]:
     login = ("ann", "s cret")
-    client = cluster.client()[1]
-    with page_server(client, registry=registry.url, registry_login=login) as served:
+    with page_server(cluster.client()[1], registry=registry.url, registry_login=login) as served:
         yield served
 
 

@@ -17,7 +17,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.page.dashboard.context import PageOptions
-from minikafka.page.dashboard.serving import Shown, serve_page
+from minikafka.page.dashboard.serving import PageSubject, serve_page
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.asgi_server import bind
 from minikafka.world.real.world import real_world
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_page(cluster: Inside
         asyncio.run(
             serve_page(
                 real_world(),
-                [Shown(PageOptions(record="/nonexistent/file"), None)],
+                [PageSubject(PageOptions(record="/nonexistent/file"), None)],
                 bind("127.0.0.1", 0, exact=True),
                 asyncio.Event(),
                 lambda address: None,

@@ -13,7 +13,7 @@ from minikafka.client import OffsetAndMetadata, Producer
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.page.dashboard.cluster_reader import ClusterReader
-from minikafka.page.dashboard.history.ring import Series
+from minikafka.page.dashboard.history.ring import HistorySeries
 from minikafka.page.dashboard.history.sampler import Sampler
 from minikafka.testing.inside.cluster import InsideCluster
 from minikafka.world.real.world import real_world
@@ -77,9 +77,9 @@ def test_two_looks_at_a_cluster_say_what_happens(cluster: InsideCluster) -> None
     assert now.topics[TP.topic].records_per_s == 1.0
     assert now.topics[TP.topic].size_bytes > 700  # type: ignore[operator]
     assert now.groups["billing"].lag == 13
-    assert now.values[Series("cluster", "", "bytes_in")] > 0
-    assert sum(now.values[Series("broker", id, "messages_in")] for id in "12") == 1.0
-    assert sum(now.values[Series("broker", id, "requests")] for id in "12") > 0
+    assert now.values[HistorySeries("cluster", "", "bytes_in")] > 0
+    assert sum(now.values[HistorySeries("broker", id, "messages_in")] for id in "12") == 1.0
+    assert sum(now.values[HistorySeries("broker", id, "requests")] for id in "12") > 0
 
 
 @pytest.mark.mission("GLASS-142", "GLASS-145")

@@ -27,7 +27,8 @@ export function QueryFields({ query, set, decode, api }) {
     <${Time} name="until" title="before" value=${query.until} change=${change("until")} />
     ${query.start !== "last" && number("limit", "at most", { min: 1, max: 1000 })}
     <label class="field"><span>transactions</span><select name="transactions" value=${query.transactions} onChange=${change("transactions")}>
-      <option value="">committed only</option><option value="all">open and aborted, too</option></select></label>
+      <option value="">committed only</option><option value="all">open and aborted, too</option>
+      <option value="aborted">only aborted ones</option><option value="open">only open ones</option></select></label>
     <${DecodingFields} chosen=${query} api=${api} choose=${(/** @type {any} */ chosen) => {
       rememberDecodings(query.topic, chosen);
       decode({ ...query, ...chosen });

@@ -9,7 +9,6 @@ export const MOST_ROWS = 2000; // records that the page keeps
 
 /**
  * `from` is "last:N", "earliest", "latest", "offset:N" or "time:MS", and a form has its parts.
- * `transactions` is "" (committed ones), "all", or a state: "committed", "aborted", "open".
  * @typedef {Object} Query
  * @property {string} topic
  * @property {string} partition
@@ -23,7 +22,7 @@ export const MOST_ROWS = 2000; // records that the page keeps
  * @property {string} key
  * @property {string} header
  * @property {string} where an expression
- * @property {string} transactions
+ * @property {string} transactions "" (committed ones), "all", "aborted", "open"
  * @property {string} key_as
  * @property {string} value_as
  * @property {string} limit
@@ -57,7 +56,8 @@ export function queryOf(params, remembered = () => ({ key_as: "auto", value_as: 
   else if (number && (start === "last" || start === "offset")) query[start] = number;
   query.until = params.until ? localTime(Number(params.until)) : "";
   query.matchCase = params.case === "1";
-  query.transactions = params.transaction ?? (params.uncommitted ? "all" : "");
+  query.transactions = params.uncommitted ? params.transaction ?? "all" : "";
+  if (query.transactions === "committed") query.transactions = "";
   return { ...query, ...remembered(query.topic), ...given(params) };
 }
 

@@ -9,6 +9,7 @@ import { Component, html, useMemo, useState } from "./html.js";
 import { addressOf, emptyQuery } from "./record_query.js";
 import { oneLine, prettyJson, recordId, schemaText, shownPart } from "./record_text.js";
 import { hashOf } from "../route.js";
+import { VIEWS } from "../views/index.js";
 
 const COLUMNS = 6;
 
@@ -112,8 +113,15 @@ function Detail({ record, query, replay, reason }) {
 
 /** The schema of a key or a value, or why it is not decoded. @param {{title: string, part: ReturnType<typeof shownPart>}} props */
 function About({ title, part: { schema, error } }) {
-  return html`${schema && html`<p class="muted" data-schema=${title}>${title}: ${schemaText(schema)}</p>`}
+  return html`${schema && html`<p class="muted" data-schema=${title}>${title}: <${Schema} schema=${schema} /></p>`}
     ${error && html`<p class="notice warn">The ${title} could not be decoded: ${error}</p>`}`;
+}
+
+/** @param {{schema: import("./record_text.js").Schema}} props */
+function Schema({ schema }) {
+  const text = schemaText(schema);
+  if (!schema.subject || !VIEWS.some(({ path }) => path === "registry")) return text;
+  return html`<a href=${hashOf("registry", { name: schema.subject, version: schema.version })}>${text}</a>`;
 }
 
 /** The address of one record. @param {import("./record_text.js").KafkaRecord} record @param {import("./record_query.js").Query} query */

@@ -19,10 +19,12 @@ import { MOST_ROWS } from "./record_query.js";
  * @property {Decoded|null} [key_decoded]
  * @property {Decoded|null} [value_decoded]
  *
+ * @typedef {{id: number, subject: string|null, version: number|null, type: string}} Schema
+ *
  * @typedef {Object} Decoded
  * @property {string} as
  * @property {string|null} text
- * @property {{id: number, subject: string, version: number, type: string}|null} [schema]
+ * @property {Schema|null} [schema]
  * @property {string|null} [error]
  * @property {{as: string, text: string}|null} [hint] what bytes of this size may be, too
  *
@@ -35,7 +37,7 @@ const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
  * Return a key or a value as a reader sees it. `as` is a word for what is no plain text, or "".
  * @param {KafkaRecord} record
  * @param {"key"|"value"} part
- * @returns {{text: string|null, as: string, schema: Decoded["schema"], error: string, hint: string}}
+ * @returns {{text: string|null, as: string, schema: Schema|null, error: string, hint: string}}
  */
 export function shownPart(record, part) {
   const decoded = record[/** @type {"key_decoded"|"value_decoded"} */ (`${part}_decoded`)];
@@ -60,7 +62,7 @@ export function visible(text) {
   return text.replace(CONTROLS, (one) => String.fromCharCode(one === "\u007f" ? 0x2421 : 0x2400 + one.charCodeAt(0)));
 }
 
-/** "AVRO orders-value, version 3, id 7". @param {NonNullable<Decoded["schema"]>} schema */
+/** "AVRO orders-value, version 3, id 7". @param {Schema} schema */
 export function schemaText({ type, subject, version, id }) {
   return [`${type} schema ${subject ?? ""}`.trim(), version === null || version === undefined ? "" : `version ${version}`, `id ${id}`]
     .filter(Boolean).join(", ");

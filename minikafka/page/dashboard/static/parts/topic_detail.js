@@ -3,7 +3,7 @@
  * @module
  */
 import { one } from "../reducer.js";
-import { hashOf } from "../route.js";
+import { addressed, hashOf } from "../route.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
 import { brief, bytes, count, duration, number } from "./format.js";
@@ -172,8 +172,8 @@ function Replicas({ row, reassignment }) {
 
 /** @param {any} props */
 function Configs({ name, configs, shared }) {
-  const [search, setSearch] = useState("");
-  const [changed, setChanged] = useState(false);
+  const [search, setSearch] = addressed("setting");
+  const [changed, setChanged] = addressed("changed");
   if (!configs) return html`<section class="card" aria-label="Settings"><h3>Settings</h3><p class="muted">Settings were not read.</p></section>`;
   const rows = configs.filter((/** @type {any} */ row) => row.name.includes(search) && (!changed || !isDefault(row)));
   const columns = [
@@ -192,7 +192,7 @@ function Configs({ name, configs, shared }) {
     <div class="toolbar">
       <label><span class="hidden">Search settings</span><input type="search" placeholder="Search settings" value=${search}
         onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} /></label>
-      <label><input type="checkbox" checked=${changed} onChange=${(/** @type {any} */ event) => setChanged(event.target.checked)} /> only changed ones</label>
+      <label><input type="checkbox" checked=${changed === "1"} onChange=${(/** @type {any} */ event) => setChanged(event.target.checked ? "1" : null)} /> only changed ones</label>
     </div>
     <${Table} caption=${`Settings of ${name}`} columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
       pageSize=${60} none="No setting matches." />

@@ -7,6 +7,7 @@ import { BrokerName } from "../parts/svg.js";
 import { Table } from "../parts/table.js";
 import { Twin } from "../parts/twin.js";
 import { all } from "../reducer.js";
+import { addressed } from "../route.js";
 import { MachinePicture } from "./machine_picture.js";
 import { edgeKey, PARTITION_MACHINE, REPLICA_MACHINE, withEvents } from "./state_machines.js";
 
@@ -109,7 +110,7 @@ function Queue({ length, waiting }) {
 
 /** @param {{rows: Transition[], edge: string, choose: (edge: string) => void}} props */
 function Transitions({ rows, edge, choose }) {
-  const [text, setText] = useState("");
+  const [text, setText] = addressed("text");
   const found = rows.filter(
     (row) =>
       (!edge || edgeKey(row.before, row.after) === edge) &&

@@ -144,7 +144,7 @@ function statusText({ query, rows, progress: { more, newest, done, of }, busy, t
   const parts = [];
   if (rows.length > 0) parts.push(searches(query) ? `${number(rows.length)} found` : count(rows.length, "record"));
   else if (busy) parts.push(looks ? "Searching" : "Reading…");
-  else if (!tailing) parts.push(more ? "No record matches so far" : "No record matches.");
+  else if (!tailing) parts.push(more ? "No record matches so far" : looks ? "No record matches" : "No record matches.");
   if (looks && !tailing) parts.push(looks);
   if (stopped && more && !tailing) parts.push("stopped");
   if (dropped) parts.push(`${number(dropped)} ${newest ? "newer" : "older"} ones were dropped (the page keeps ${number(MOST_ROWS)})`);
