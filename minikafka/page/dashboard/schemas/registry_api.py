@@ -61,7 +61,9 @@ class RegistryApi:
             names = await registry.subjects()
             wanted = query.search.lower()
             matching = [name for name in names if wanted in name.lower()]
-            rest = [name for name in matching if name > query.after]
+            if query.descending and query.sort == "name":
+                matching.reverse()
+            rest = matching[query.skip :]
             shown = rest[: min(query.limit, MAX_SUBJECTS)]
             newest = await _newest(registry, shown)
         topics = await self._topics()

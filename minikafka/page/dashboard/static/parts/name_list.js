@@ -36,14 +36,14 @@ export function pageOf(rows, nameOf, search, skip, arranged = (all) => all) {
 }
 
 /**
- * `kind` is "topics" or "groups", and the path of its view, whose address has the search, the
+ * `kind` is "topics", "groups" or "subjects"; the address of the view `path` has the search, the
  * number of the page, by what the list is sorted, and whether it has only what `isSick`; `local`
  * returns the rows of a recording; `changed` is any value whose change reads the page again (after
  * an act).
- * @param {{kind: string, label: string, nameOf: (row: any) => string, columns: import("./table.js").Column[], href: (name: string) => string,
- *   params: Record<string, string>, isSick: (row: any) => boolean, api: any, live: boolean, local: () => any[], changed?: any, tools?: any}} props
+ * @param {{kind: string, path?: string, label: string, nameOf: (row: any) => string, columns: import("./table.js").Column[], href: (name: string) => string,
+ *   params: Record<string, string>, isSick?: (row: any) => boolean, api: any, live: boolean, local: () => any[], changed?: any, tools?: any}} props
  */
-export function NameList({ kind, label, nameOf, columns, href, params, isSick, api, live, local, changed, tools }) {
+export function NameList({ kind, path = kind, label, nameOf, columns, href, params, isSick, api, live, local, changed, tools }) {
   const { search = "" } = params;
   const at = Math.max(1, Math.trunc(Number(params.page)) || 1);
   const skip = (at - 1) * PAGE;
@@ -52,22 +52,22 @@ export function NameList({ kind, label, nameOf, columns, href, params, isSick, a
   const { page, problem } = usePage({ kind, search, skip, sort: params.sort, sick, api, live, changed });
   const name = { key: "name", title: "name", value: nameOf, render: (/** @type {any} */ row) =>
     html`<a href=${href(nameOf(row))} data-entity=${`${kind.slice(0, -1)}||${nameOf(row)}`}>${nameOf(row)}</a>` };
-  const arranged = (/** @type {any[]} */ found) => sortRows(sick ? found.filter(isSick) : found, [name, ...columns], sort);
+  const arranged = (/** @type {any[]} */ found) => sortRows(sick && isSick ? found.filter(isSick) : found, [name, ...columns], sort);
   const shown = live ? page : pageOf(local(), nameOf, search, skip, arranged);
   const rows = shown?.rows ?? [];
-  const find = (/** @type {any} */ event) => replace(kind, { ...params, search: event.target.value, page: null });
-  const turn = (/** @type {number} */ to) => go(kind, { ...params, page: to === 1 ? null : to });
+  const find = (/** @type {any} */ event) => replace(path, { ...params, search: event.target.value, page: null });
+  const turn = (/** @type {number} */ to) => go(path, { ...params, page: to === 1 ? null : to });
   const first = skip + 1;
   const by = (/** @type {[string, boolean]} */ [key, descending]) =>
-    replace(kind, { ...params, sort: `${descending ? "-" : ""}${key}`, page: null });
-  const only = (/** @type {any} */ event) => replace(kind, { ...params, sick: event.target.checked ? 1 : null, page: null });
+    replace(path, { ...params, sort: `${descending ? "-" : ""}${key}`, page: null });
+  const only = (/** @type {any} */ event) => replace(path, { ...params, sick: event.target.checked ? 1 : null, page: null });
   const none = !shown ? "Reading…" : search ? `No ${sick ? "sick " : ""}name contains “${search}”.` : `There are no ${sick ? "sick " : ""}${label}.`;
   return html`<section class="name-list card" aria-label=${label}>
     <div class="toolbar">
       <label class="search"><span class="hidden">Search ${label}</span>
         <input type="search" name="search" placeholder=${`Search ${label}`} value=${search} onInput=${find} />
       </label>
-      <label><input type="checkbox" name="sick" checked=${sick} onChange=${only} /> sick only</label>
+      ${isSick && html`<label><input type="checkbox" name="sick" checked=${sick} onChange=${only} /> sick only</label>`}
       <span class="muted" role="status">${countText(shown, first, rows.length, label)}</span>
       <button type="button" disabled=${at === 1} onClick=${() => turn(at - 1)}>
         Previous

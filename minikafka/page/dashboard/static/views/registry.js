@@ -25,18 +25,18 @@ function Registry({ state, api, go, params }) {
       another with Confluent's REST API.<//>`;
   }
   if (params.name) return html`<${SubjectDetail} key=${params.name} name=${params.name} params=${params} state=${state} api=${api} go=${go} />`;
-  return html`<${Subjects} state=${state} api=${api} go=${go} about=${about.facts} />`;
+  return html`<${Subjects} state=${state} api=${api} go=${go} params=${params} about=${about.facts} />`;
 }
 
 /** @param {any} props */
-function Subjects({ state, api, go, about }) {
+function Subjects({ state, api, go, params, about }) {
   const [changes, setChanges] = useState(0);
   const right = /** @type {const} */ ("right");
   const columns = [
-    { key: "type", title: "type" },
-    { key: "version", title: "newest version", align: right },
-    { key: "id", title: "schema id", align: right, render: (/** @type {any} */ row) => row.id ?? "–" },
-    { key: "use", title: "used by", render: (/** @type {any} */ row) => html`<${Use} use=${row.use} />` },
+    { key: "type", title: "type", sortable: false },
+    { key: "version", title: "newest version", align: right, sortable: false },
+    { key: "id", title: "schema id", align: right, sortable: false, render: (/** @type {any} */ row) => row.id ?? "–" },
+    { key: "use", title: "used by", sortable: false, render: (/** @type {any} */ row) => html`<${Use} use=${row.use} />` },
   ];
   const shared = { state, api };
   const registered = (/** @type {any} */ _, /** @type {any} */ sent) => {
@@ -46,7 +46,7 @@ function Subjects({ state, api, go, about }) {
   return html`<div>
     <p class="muted">Schemas of <code>${about.address}</code>; compatibility by default
       <span class="pill quiet">${about.level}</span></p>
-    <${NameList} kind="subjects" label="subjects" nameOf=${(/** @type {any} */ row) => row.subject} columns=${columns}
+    <${NameList} kind="subjects" path="registry" params=${params} label="subjects" nameOf=${(/** @type {any} */ row) => row.subject} columns=${columns}
       href=${(/** @type {string} */ name) => hashOf("registry", { name })} api=${api} live=${true} local=${() => []} changed=${changes}
       tools=${html`<${ActButton} act="schemas-level" label="Compatibility…" args=${{ level: about.level }} only=${["level"]}
           className="" ...${shared} />
