@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.client.producer.producer import Producer, ProducerConfig
+from minikafka.client.producer.sender import RecordMetadata
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.page.dashboard.acting.acts_api import body
 from minikafka.page.dashboard.context import (
@@ -27,7 +28,7 @@ from minikafka.page.dashboard.context import (
 )
 from minikafka.page.dashboard.records.decoder import Decoder, Schemas
 from minikafka.page.dashboard.records.decoding import DECODINGS
-from minikafka.page.dashboard.records.new_record import parse_new_record
+from minikafka.page.dashboard.records.new_record import NewRecord, parse_new_record
 from minikafka.page.dashboard.records.places import in_order
 from minikafka.page.dashboard.records.query import (
     ABORTED,
