@@ -1,13 +1,17 @@
 """Draws the pictures of the page for README and docs, from a recording of a simulated cluster.
 
 The recording comes from a seed, and the page does not move by itself, so that two runs draw the
-same pictures. An error that the page logs fails the run.
+same pictures. Records are read from a cluster inside this process, with given times. An error that
+the page logs fails the run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -19,6 +23,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from minikafka.aio import Producer
+from minikafka.testing.inside.cluster import InsideCluster
 from scripts.lib.recordings import DEFAULT_SEED
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "glass"
@@ -46,6 +52,11 @@ PICTURES: Final = (
     Picture("transactions", "transactions", 29_000, 640),
     Picture("why", "why", 14_000, 900),
 )
+# In these a cluster is read.
+RECORDS: Final = 'records?topic=orders&from=last:8&where=$.order.state = "paid" and $.total > 30'
+READ: Final = (Picture("records", RECORDS, 0, 860),)
+SETTLED_READ_MS: Final = 2_000
+FIRST_MS: Final = 1_790_000_000_000
 # The controller, which leads orders-2, is killed and comes back.
 FILM: Final = Picture("failover", "lanes/orders", 8_000, 700)
 FILM_END_MS: Final = 20_000
@@ -62,6 +73,10 @@ def main() -> None:
             for picture, drawn in pictures(browser, address, scheme):
                 (folder / f"{picture.name}-{scheme}.png").write_bytes(fewer_colours(drawn))
         (folder / f"{FILM.name}.webp").write_bytes(film(browser, address))
+    with a_cluster() as address, chromium() as browser:
+        for scheme in SCHEMES:
+            for picture, drawn in pictures_of_records(browser, address, scheme):
+                (folder / f"{picture.name}-{scheme}.png").write_bytes(fewer_colours(drawn))
     for path in sorted(folder.iterdir()):
         print(f"{path.stat().st_size // 1024:6} KiB  {path.name}")
 
@@ -74,19 +89,67 @@ def shown() -> Iterator[str]:
         recording = str(Path(folder) / "recording.ndjson")
         record = [sys.executable, "-m", "scripts.lib.recordings", recording, str(DEFAULT_SEED)]
         subprocess.run(record, check=True, stdout=subprocess.DEVNULL)
-        words = ["ui", "--recording", recording, "--port", "0"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "minikafka", *words], stdout=subprocess.PIPE, text=True
-        )
-        try:
-            assert process.stdout is not None
-            first = process.stdout.readline()
-            if not first.startswith("page="):
-                raise SystemExit(f"the page did not start: {first}")
-            yield first.split()[0].removeprefix("page=")
-        finally:
-            process.terminate()
-            process.wait()
+        with page("--recording", recording) as address:
+            yield address
+
+
+@contextmanager
+def page(*words: str) -> Iterator[str]:
+    """Yield the address of the page of `minikafka ui` with these words."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minikafka", "ui", *words, "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        if not first.startswith("page="):
+            raise SystemExit(f"the page did not start: {first}")
+        yield first.split()[0].removeprefix("page=")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def a_cluster() -> Iterator[str]:
+    """Yield the address of the page of three brokers with orders."""
+    with InsideCluster(3) as cluster:
+        cluster.create_topic("orders", partitions=6, replication_factor=3)
+        asyncio.run(write_orders(cluster.bootstrap))
+        with page("--bootstrap-server", cluster.bootstrap) as address:
+            yield address
+
+
+async def write_orders(bootstrap: str) -> None:
+    dice = random.Random(DEFAULT_SEED)
+    async with Producer(bootstrap) as producer:
+        for number in range(2_000):
+            order = {
+                "order": {"id": number, "state": dice.choice(("new", "paid", "sent"))},
+                "items": [{"sku": f"A-{dice.randrange(90)}", "count": dice.randrange(1, 4)}],
+                "total": round(dice.uniform(5, 90), 2),
+            }
+            await producer.send(
+                "orders",
+                json.dumps(order).encode(),
+                f"user-{dice.randrange(400)}".encode(),
+                headers=[("source", b"web")],
+                timestamp_ms=FIRST_MS + 250 * number,
+            )
+        await producer.flush()
+
+
+def pictures_of_records(
+    browser: Browser, address: str, scheme: Scheme
+) -> Iterator[tuple[Picture, bytes]]:
+    with opened(browser, address, scheme, WIDTH, 2) as shown_page:
+        for picture in READ:
+            shown_page.set_viewport_size({"width": WIDTH, "height": picture.height})
+            shown_page.evaluate("hash => { location.hash = hash; }", f"#/{picture.view}")
+            shown_page.wait_for_timeout(SETTLED_READ_MS)
+            yield picture, shown_page.screenshot()
 
 
 @contextmanager
@@ -160,7 +223,7 @@ def opened(
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(address)
-    page.get_by_label("Place in the recording").wait_for()
+    page.locator("h1").wait_for()
     yield page
     context.close()
     assert problems == [], "the page has logged errors"
