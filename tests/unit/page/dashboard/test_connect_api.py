@@ -36,8 +36,12 @@ def connect() -> Iterator[FakeConnect]:
 
 @pytest.fixture
 def page(connect: FakeConnect, tmp_path: Path) -> Iterator[PageServer]:
-    given = {"connect": connect.url, "connect_login": ("ann", "s cret")}
-    with page_server(NO_CLUSTER, audit_log=str(tmp_path / "audit"), **given) as served:
+    with page_server(
+        NO_CLUSTER,
+        connect=connect.url,
+        connect_login=("ann", "s cret"),
+        audit_log=str(tmp_path / "audit"),
+    ) as served:
         yield served
 
 
