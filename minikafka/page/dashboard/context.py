@@ -51,9 +51,9 @@ class PageOptions:
 
 
 def _address(url: str | None, login: tuple[str, str] | None) -> RestAddress | None:
-    return (
-        None if url is None else RestAddress.parse(url, None if login is None else ":".join(login))
-    )
+    if url is None:
+        return None
+    return RestAddress.parse(url, None if login is None else ":".join(login))
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,12 +90,10 @@ def guard_of(world: World, shown: Sequence[PageSubject], listening: socket.socke
     token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
     clients = [one.client for one in shown if one.client is not None]
     has_login = any(client.security_protocol != "PLAINTEXT" for client in clients)
-    addresses = [
-        each
-        for one in shown
-        for each in (one.options.registry_address, one.options.connect_address)
+    logins = [
+        each for one in shown for each in (one.options.registry_login, one.options.connect_login)
     ]
-    has_login |= any(each is not None and each.login is not None for each in addresses)
+    has_login |= any(each is not None for each in logins)
     private = not is_loopback(host) or has_login or bool(doors.ways)
     sessions = Sessions(world.clock.monotonic_ms, world.entropy.random_bytes)
     return Guard(host, port, token, options.read_only, private, doors, sessions)

@@ -41,14 +41,14 @@ CONNECT_ACTS: Final[Mapping[str, Act]] = MappingProxyType(
 )
 
 
-class ConnectRequest(NamedTuple):
-    """A request without a body. ``path`` is below the address of Connect."""
+class RestRequest(NamedTuple):
+    """A request without a body to Kafka Connect. ``path`` is below its address."""
 
     method: str
     path: str
 
 
-def connect_request(name: str, arguments: Mapping[str, Any], dry_run: bool) -> ConnectRequest:
+def connect_request(name: str, arguments: Mapping[str, Any], dry_run: bool) -> RestRequest:
     """Return the request of an act. Raises ActError for wrong arguments."""
     act = CONNECT_ACTS[name]
     if dry_run:
@@ -60,17 +60,17 @@ def connect_request(name: str, arguments: Mapping[str, Any], dry_run: bool) -> C
     path += f"/{name.split('-')[1]}"
     parameters = {"includeTasks": "include_tasks", "onlyFailed": "only_failed"}
     query = {shown: "true" for shown, given in parameters.items() if given in values}
-    return ConnectRequest(act.verb[0], path + (f"?{urlencode(query)}" if query else ""))
+    return RestRequest(act.verb[0], path + (f"?{urlencode(query)}" if query else ""))
 
 
-def shown_request(request: ConnectRequest, address: RestAddress) -> str:
+def shown_request(request: RestRequest, address: RestAddress) -> str:
     """Return a line for a shell. With a login it has only the name: curl asks for the password."""
     user = () if address.login is None else ("--user", address.login.partition(":")[0])
     words = ("curl", "-X", request.method, *user, f"{address.url}{request.path}")
     return shlex.join(words)
 
 
-async def carry_out(network: Network, address: RestAddress, request: ConnectRequest) -> Finished:
+async def carry_out(network: Network, address: RestAddress, request: RestRequest) -> Finished:
     """Send a request, and return what Connect responds."""
     try:
         async with KafkaConnect(network, address) as connect:
