@@ -22,7 +22,7 @@ else:
 TIMEOUT_MS = 10_000
 MAX_BODY_BYTES = 1024 * 1024
 _READ_BYTES = 16 * 1024
-SUCCESSES = (200, 201)
+SUCCESSES = (200, 201, 202, 204)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -67,8 +67,8 @@ async def http_get(
 ) -> bytes:
     """Return the body of the response. ``tls`` counts for https. Redirections are not followed.
 
-    Raises HttpStatusError for another status than 200 and 201, and OSError if the server cannot be
-    reached, responds with more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
+    Raises HttpStatusError for a status that is not in ``SUCCESSES``, and OSError if the server
+    cannot be reached, responds with more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
     connection = HttpGetConnection(lambda: network, url, tls, max_body_bytes)
     try:
         return await connection.get(url.target, keep=False)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from minikafka.client.schema_registry import RegistryAddress
+from minikafka.client.rest import RestAddress
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import ACTS, shown_command
 from minikafka.page.dashboard.acting.schema_acts import (
@@ -23,7 +23,7 @@ from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
 from tests.browser.test_data_views import serious
 from tests.support.browser import OpenPage
 
-ADDRESS = RegistryAddress.parse("http://127.0.0.1:8081")
+ADDRESS = RestAddress.parse("http://127.0.0.1:8081")
 USE = {"strategy": "TopicNameStrategy", "topic": "orders", "part": "value", "exists": True}
 TEXTS = {
     version: json.dumps(

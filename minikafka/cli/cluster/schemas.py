@@ -12,6 +12,7 @@ from minikafka.cli.output import show, show_json
 from minikafka.cli.standard_streams import changes_completed
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_action, add_json_argument
+from minikafka.client.rest import RestAddress
 from minikafka.client.schema_registry import (
     AVRO,
     KINDS,
@@ -19,7 +20,6 @@ from minikafka.client.schema_registry import (
     LEVELS,
     LOGIN_VARIABLE,
     NewSchema,
-    RegistryAddress,
     SchemaRegistry,
     SchemaVersion,
     Version,
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from minikafka.world.real.world import real_world
 
     try:
-        address = RegistryAddress.parse(args.registry, os.environ.get(LOGIN_VARIABLE))
+        address = RestAddress.parse(args.registry, os.environ.get(LOGIN_VARIABLE))
     except ValueError as error:
         raise WrongUsage(f"--registry: {error}") from None
     schema = _schema(args) if args.action in ("check", "register") else None

@@ -84,6 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a line NAME:PASSWORD; the registry is asked with the first one",
     )
     parser.add_argument(
+        "--connect",
+        metavar="URL",
+        help="a worker of Kafka Connect, whose connectors are shown and restarted",
+    )
+    parser.add_argument(
+        "--connect-users",
+        metavar="FILE",
+        help="a line NAME:PASSWORD; Kafka Connect is asked with the first one",
+    )
+    parser.add_argument(
         "--history",
         metavar="FILE",
         help="keep rates, lag and sizes of the last day in this file, also while nobody looks",
@@ -153,6 +163,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
     check_registry(args)
+    check_connect(args)
     if args.cluster is not None:
         check_several(args)
     shown = several(args) if args.cluster is not None else [alone(args)]
@@ -217,15 +228,31 @@ def check_registry(args: argparse.Namespace) -> None:
     if args.recording is not None:
         raise WrongUsage("--registry: not with --recording, which has no records")
     require("registry", "decoding by schemas")
+    check_address("--registry", args.registry)
+
+
+def check_connect(args: argparse.Namespace) -> None:
+    """Raises WrongUsage, ConfigError."""
+    if args.connect is None:
+        if args.connect_users is not None:
+            raise WrongUsage("--connect-users: only with --connect")
+        return
+    if args.recording is not None:
+        raise WrongUsage("--connect: not with --recording, which has no cluster")
+    check_address("--connect", args.connect)
+
+
+def check_address(option: str, url: str) -> None:
+    """Raises ConfigError."""
     try:
-        HttpUrl.parse(args.registry)
+        HttpUrl.parse(url)
     except ValueError as error:
-        raise ConfigError(f"--registry {args.registry}: {error}") from None
+        raise ConfigError(f"{option} {url}: {error}") from None
 
 
 def check_several(args: argparse.Namespace) -> None:
     """Raises WrongUsage for options that belong to a single cluster."""
-    single = ("command_config", "record", "registry", "supervisor_fd")
+    single = ("command_config", "record", "registry", "connect", "supervisor_fd")
     named = ["--" + name.replace("_", "-") for name in single if getattr(args, name) is not None]
     if named:
         raise WrongUsage(f"{', '.join(named)}: not with --cluster, whose file has all settings")
@@ -262,7 +289,6 @@ def alone(args: argparse.Namespace) -> PageSubject:
     from minikafka.page.dashboard.context import PageOptions
     from minikafka.page.dashboard.serving import PageSubject
 
-    users = {} if args.registry_users is None else users_of(Path(args.registry_users))
     options = PageOptions(
         bootstrap=args.bootstrap_server or "",
         command_config=args.command_config,
@@ -273,13 +299,20 @@ def alone(args: argparse.Namespace) -> PageSubject:
         doors=doors_of(args),
         audit_log=args.audit_log,
         registry=args.registry,
-        registry_login=next(iter(users.items()), None),
+        registry_login=first_user(args.registry_users),
+        connect=args.connect,
+        connect_login=first_user(args.connect_users),
         history=args.history,
     )
     if args.recording is not None:
         return PageSubject(options, None)
     client = client_config(args, client_id="minikafka-ui", request_timeout_ms=REQUEST_TIMEOUT_MS)
     return PageSubject(options, client)
+
+
+def first_user(file: str | None) -> tuple[str, str] | None:
+    """Return name and password of the first line. Raises ConfigError, OSError."""
+    return None if file is None else next(iter(users_of(Path(file)).items()), None)
 
 
 async def serve(args: argparse.Namespace, shown: list[PageSubject]) -> None:

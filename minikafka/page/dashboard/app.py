@@ -30,6 +30,7 @@ from minikafka.page.dashboard import cluster_api, moves_api, topic_api
 from minikafka.page.dashboard.access import session_api
 from minikafka.page.dashboard.access.audit import ActLog, AuditError
 from minikafka.page.dashboard.acting import acts_api
+from minikafka.page.dashboard.connect import connect_api
 from minikafka.page.dashboard.context import (
     IDENTITY,
     HttpError,
@@ -54,6 +55,7 @@ EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     moves_api.routes,
     records_api.routes,
     registry_api.routes,
+    connect_api.routes,
     session_api.routes,
     security_api.routes,
 )

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
-from minikafka.client.schema_registry import RegistryAddress
+from minikafka.client.rest import RestAddress
 from minikafka.kernel.ports import World
 from minikafka.page.dashboard.access.audit import ActLog
 from minikafka.page.dashboard.access.doors import NO_DOORS, Doors, PageUser
@@ -35,13 +35,25 @@ class PageOptions:
     audit_log: str | None = None  # a file to append acts to
     registry: str | None = None  # the address of a schema registry
     registry_login: tuple[str, str] | None = None  # name and password, if it wants them
+    connect: str | None = None  # the address of a worker of Kafka Connect
+    connect_login: tuple[str, str] | None = None  # name and password, if it wants them
     history: str | None = None  # a file for the rates, lag and sizes of the last day
 
     @property
-    def registry_address(self) -> RegistryAddress | None:
+    def registry_address(self) -> RestAddress | None:
         """Return the address of the registry with its login."""
-        login = None if self.registry_login is None else ":".join(self.registry_login)
-        return None if self.registry is None else RegistryAddress.parse(self.registry, login)
+        return _address(self.registry, self.registry_login)
+
+    @property
+    def connect_address(self) -> RestAddress | None:
+        """Return the address of Kafka Connect with its login."""
+        return _address(self.connect, self.connect_login)
+
+
+def _address(url: str | None, login: tuple[str, str] | None) -> RestAddress | None:
+    if url is None:
+        return None
+    return RestAddress.parse(url, None if login is None else ":".join(login))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +100,12 @@ class PageContext:
         return self.options.read_only
 
     @property
-    def registry(self) -> RegistryAddress | None:
+    def registry(self) -> RestAddress | None:
         return self.options.registry_address
+
+    @property
+    def connect(self) -> RestAddress | None:
+        return self.options.connect_address
 
     @property
     def token(self) -> str:

@@ -82,15 +82,18 @@ async def serve_page(
 
 
 def guard_of(world: World, shown: Sequence[PageSubject], listening: socket.socket) -> Guard:
-    """Return who may do what. Reading needs a token, too, if the page has a login to a cluster or
-    to a registry."""
+    """Return who may do what. Reading needs a token, too, if the page has a login to a cluster, to
+    a registry or to Kafka Connect."""
     host, port = listening.getsockname()[:2]
     options = shown[0].options
     doors = options.doors
     token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
     clients = [one.client for one in shown if one.client is not None]
     has_login = any(client.security_protocol != "PLAINTEXT" for client in clients)
-    has_login |= any(one.options.registry_login is not None for one in shown)
+    logins = [
+        each for one in shown for each in (one.options.registry_login, one.options.connect_login)
+    ]
+    has_login |= any(each is not None for each in logins)
     private = not is_loopback(host) or has_login or bool(doors.ways)
     sessions = Sessions(world.clock.monotonic_ms, world.entropy.random_bytes)
     return Guard(host, port, token, options.read_only, private, doors, sessions)

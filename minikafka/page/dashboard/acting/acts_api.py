@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,7 +15,14 @@ from starlette.routing import BaseRoute, Route
 
 from minikafka.page.dashboard.access.roles import needed_for_act
 from minikafka.page.dashboard.acting.act_fields import ActError
-from minikafka.page.dashboard.acting.acts import ACTS, Act, Command, command, shown_command
+from minikafka.page.dashboard.acting.acts import ACTS, Act, command, shown_command
+from minikafka.page.dashboard.acting.connect_acts import (
+    CONNECT_ACTS,
+    carry_out,
+    connect_act_facts,
+    connect_request,
+    shown_request,
+)
 from minikafka.page.dashboard.acting.running import Finished, parsed_output, run_command
 from minikafka.page.dashboard.acting.runs import ActRun, ActRuns
 from minikafka.page.dashboard.acting.schema_acts import (
@@ -88,6 +96,15 @@ async def body(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
     return found
 
 
+class PreparedAct(NamedTuple):
+    """An act with its arguments. ``logged`` is its command as the audit log has it, without the
+    record that an act writes. ``run`` is called with where its output shall appear meanwhile."""
+
+    command: str
+    logged: str
+    run: Callable[[bytearray], Awaitable[Finished]]
+
+
 class ActsApi:
     """Does one act for each request; a few commands run at a time, others wait."""
 
@@ -107,6 +124,8 @@ class ActsApi:
         ]
         if self._context.registry is not None:
             rows += schema_act_facts(self._context.registry)
+        if self._context.connect is not None:
+            rows += connect_act_facts(self._context.connect)
         if self._link is not None:
             rows += supervised_acts(self._link.greeting)
         named = [
@@ -182,19 +201,16 @@ class ActsApi:
         dry_run: bool,
         preview: bool,
     ) -> dict[str, Any]:
-        context = self._context
-        act = ACTS.get(name) or (SCHEMA_ACTS.get(name) if context.registry else None)
+        act = self._act(name)
+        if act is None:
+            raise HttpError(404, f"there is no act {name}.")
         try:
-            if context.registry is not None and name in SCHEMA_ACTS:
-                found = schema_command(name, arguments, context.registry, dry_run)
-            else:
-                found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
+            found = self._prepared(act, arguments, dry_run)
         except ActError as error:
-            if preview and act is not None:
+            if preview:
                 return {"command": "", "problem": f"{error}."}
-            raise HttpError(400 if act is not None else 404, f"{error}.") from None
-        assert act is not None
-        shown = {"command": shown_command(found)}
+            raise HttpError(400, f"{error}.") from None
+        shown = {"command": found.command}
         if preview:
             return shown
 
@@ -202,12 +218,42 @@ class ActsApi:
             run.command = shown["command"]
             async with self._slots:
                 if not act.changes or dry_run:
-                    finished = await run_command(found, act.timeout_s, output=run.output)
+                    finished = await found.run(run.output)
                 else:
-                    finished = await self._audited(request, act, found, run)
+                    finished = await self._audited(request, name, found, run.output)
             return {**shown, **_result(name, finished, dry_run)}
 
         return await self._runs.keep(name, act.title, dry_run, work)
+
+    def _act(self, name: str) -> Act | None:
+        """Return an act that this page has."""
+        if self._context.registry is not None and name in SCHEMA_ACTS:
+            return SCHEMA_ACTS[name]
+        if self._context.connect is not None and name in CONNECT_ACTS:
+            return CONNECT_ACTS[name]
+        return ACTS.get(name)
+
+    def _prepared(self, act: Act, arguments: Mapping[str, Any], dry_run: bool) -> PreparedAct:
+        """Raises ActError for wrong arguments."""
+        context = self._context
+        if act.name in CONNECT_ACTS:
+            assert context.connect is not None
+            sent = connect_request(act.name, arguments, dry_run)
+            line = shown_request(sent, context.connect)
+            work = partial(carry_out, context.world.network, context.connect, sent)
+            return PreparedAct(line, line, lambda output: work())
+        if act.name in SCHEMA_ACTS:
+            assert context.registry is not None
+            found = schema_command(act.name, arguments, context.registry, dry_run)
+        else:
+            given = (context.bootstrap, context.command_config, dry_run)
+            found = command(act.name, arguments, *given)
+        logged = replace(found, stdin=None) if act.name == "produce" else found
+        return PreparedAct(
+            shown_command(found),
+            shown_command(logged),
+            lambda output: run_command(found, act.timeout_s, output=output),
+        )
 
     async def list_runs(self, request: Request) -> Response:
         """List acts that run or have run, the newest first."""
@@ -221,13 +267,14 @@ class ActsApi:
             raise HttpError(404, "There is no such act, or you may not see it.")
         return JSONResponse(run.facts(with_output=True), headers=_NO_STORE)
 
-    async def _audited(self, request: Request, act: Act, found: Command, run: ActRun) -> Finished:
-        """Run a command between two lines of the audit log. A record is not written into it."""
-        logged = replace(found, stdin=None) if act.name == "produce" else found
-        about = (identity_of(request), peer_of(request), act.name, shown_command(logged))
+    async def _audited(
+        self, request: Request, name: str, found: PreparedAct, output: bytearray
+    ) -> Finished:
+        """Run an act between two lines of the audit log."""
+        about = (identity_of(request), peer_of(request), name, found.logged)
         self._context.audit.begun(*about)
         try:
-            finished = await run_command(found, act.timeout_s, output=run.output)
+            finished = await found.run(output)
         except OSError as error:
             self._context.audit.ended(*about, None, str(error))
             raise

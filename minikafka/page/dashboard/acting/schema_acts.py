@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from minikafka.client.schema_registry import KINDS, LEVELS, LOGIN_VARIABLE, RegistryAddress
+from minikafka.client.rest import RestAddress
+from minikafka.client.schema_registry import KINDS, LEVELS, LOGIN_VARIABLE
 from minikafka.page.dashboard.acting.act_fields import (
     ActError,
     ActField,
@@ -57,7 +58,7 @@ SCHEMA_ACTS: Final[Mapping[str, Act]] = MappingProxyType(
 
 
 def schema_command(
-    name: str, arguments: Mapping[str, Any], address: RegistryAddress, dry_run: bool
+    name: str, arguments: Mapping[str, Any], address: RestAddress, dry_run: bool
 ) -> Command:
     """Return the command of an act. Raises ActError for wrong arguments."""
     act = SCHEMA_ACTS[name]
@@ -89,7 +90,7 @@ def _options(name: str, values: Arguments) -> VerbOptions:
     return VerbOptions(tuple(words), values["schema"].strip() + "\n")
 
 
-def schema_act_facts(address: RegistryAddress) -> list[dict[str, Any]]:
+def schema_act_facts(address: RestAddress) -> list[dict[str, Any]]:
     """Return the acts as the page gets them."""
     return [
         {

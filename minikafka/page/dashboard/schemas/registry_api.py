@@ -15,10 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from minikafka.client.rest import NOT_FOUND, RestError
 from minikafka.client.schema_registry import (
-    NOT_FOUND,
     SchemaRegistry,
-    SchemaRegistryError,
     SchemaVersion,
 )
 from minikafka.kernel.errors import KafkaError
@@ -128,7 +127,7 @@ class RegistryApi:
                 SchemaRegistry(self._context.world.network, self._address) as registry,
             ):
                 yield registry
-        except SchemaRegistryError as error:
+        except RestError as error:
             status = NOT_FOUND if str(error.code).startswith(str(NOT_FOUND)) else BAD_GATEWAY
             raise HttpError(status, f"The registry refused it: {error}") from None
         except TimeoutError:
@@ -156,7 +155,7 @@ async def _newest(registry: SchemaRegistry, subjects: Sequence[str]) -> dict[str
     for name in subjects:
         if loop.time() >= deadline_s:
             break
-        with suppress(SchemaRegistryError):
+        with suppress(RestError):
             found[name] = await registry.version(name)
     return found
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from minikafka.cli.main import main
-from minikafka.client.schema_registry import RegistryAddress, SchemaVersion
+from minikafka.client.rest import RestAddress
+from minikafka.client.schema_registry import SchemaVersion
 from minikafka.page.dashboard.acting.act_fields import ActError
 from minikafka.page.dashboard.acting.acts import shown_command
 from minikafka.page.dashboard.acting.schema_acts import schema_command
@@ -105,7 +106,7 @@ def test_the_login_is_in_no_response_and_no_command(page: PageServer) -> None:
     shown.append(json.dumps(act(page, "schemas-level", level="BACKWARD")))
     assert not any("cret" in text for text in shown)
     found = schema_command(
-        "schemas-level", {"level": "FULL"}, RegistryAddress.parse(f"http://{LOGIN}@h:8081"), False
+        "schemas-level", {"level": "FULL"}, RestAddress.parse(f"http://{LOGIN}@h:8081"), False
     )
     assert found.secrets == {"MINIKAFKA_REGISTRY_LOGIN": "ann:s cret"}
     assert not any("cret" in word for word in found.words)
@@ -195,7 +196,7 @@ def test_a_record_without_a_name_has_none() -> None:
 
 @pytest.mark.mission("GLASS-153")
 def test_arguments_of_acts_are_checked() -> None:
-    address = RegistryAddress.parse("http://localhost:8081/")
+    address = RestAddress.parse("http://localhost:8081/")
     with pytest.raises(ActError, match="schema is missing"):
         schema_command("schemas-register", {"subject": "a", "type": "AVRO"}, address, True)
     with pytest.raises(ActError, match="begins with -"):
@@ -203,4 +204,4 @@ def test_arguments_of_acts_are_checked() -> None:
     with pytest.raises(ActError, match="no dry run"):
         schema_command("schemas-delete", {"subject": "a"}, address, True)
     with pytest.raises(ValueError, match="no address"):
-        RegistryAddress.parse("localhost:8081")
+        RestAddress.parse("localhost:8081")

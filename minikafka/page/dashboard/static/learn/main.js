@@ -29,7 +29,7 @@ async function start() {
   learnViews([
     { path: "stage", title: "Stage", key: "s" },
     { path: "wire", title: "Messages", key: "m" },
-  ], ["records", "registry", "access"]);
+  ], ["records", "registry", "connect", "access"]);
   readAddress();
   const place = /** @type {Element} */ (document.getElementById("app"));
   const tell = (/** @type {string} */ sentence) => {

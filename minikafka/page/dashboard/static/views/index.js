@@ -16,6 +16,7 @@ export const VIEWS = [
   { path: "topics", title: "Topics", key: "0" },
   { path: "records", title: "Records", key: "r" },
   { path: "registry", title: "Registry", key: "s" },
+  { path: "connect", title: "Connect", key: "c" },
   { path: "access", title: "Access", key: "a" },
   { path: "events", title: "Events", key: "e" },
   { path: "why", title: "Why", key: "w" },
