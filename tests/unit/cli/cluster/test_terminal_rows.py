@@ -27,6 +27,7 @@ from minikafka.core.security.acls import (
 )
 from minikafka.core.security.delegation_tokens import DelegationToken
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.features import Levels
 from minikafka.kernel.principals import Principal
 
 pytestmark = pytest.mark.mission("GLASS-162")
@@ -51,7 +52,7 @@ def test_a_rule_that_denies_stands_out() -> None:
 
 
 def test_a_finalized_level_that_the_broker_does_not_support_is_sick() -> None:
-    supported = {"a": (0, 2), "b": (0, 2)}
+    supported = dict.fromkeys("ab", Levels(0, 2))
     rows = features.table_rows(FeatureMetadata(supported, {"a": 2, "b": 3, "c": 1}, 7))
     assert rows == [("a", "0 to 2", "2", 7), ("b", "0 to 2", "3", 7), ("c", "-", "1", 7)]
     assert [isinstance(row[2], Sick) for row in rows] == [False, True, True]
