@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,10 +100,59 @@ PATIENCE_S = 5  # an attempt that fails after this long had no response at all
 PROGRESS_S = 5  # between two lines about the time that is left, on a terminal
 
 
+class _Unanswered(asyncio.BufferedProtocol):
+    """Takes the place of the protocol of a connection until the peer sends something. ``silent`` is
+    called every ``PROGRESS_S`` until then, or until the connection is lost."""
+
+    def __init__(
+        self,
+        protocol: asyncio.BufferedProtocol,
+        silent: Callable[[], None],
+        answered: Callable[[], None],
+    ) -> None:
+        self._protocol = protocol
+        self._silent = silent
+        self._answered = answered
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._protocol.connection_made(transport)
+        self._wait()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PROGRESS_S, self._waited)
+
+    def _waited(self) -> None:
+        self._silent()
+        self._wait()
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return self._protocol.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._timer.cancel()
+        self._answered()
+        self._transport.set_protocol(self._protocol)
+        self._protocol.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._protocol.connection_lost(exc)
+
+
 class FirstContact(WrappedNetwork):
-    """A Network that wraps another one and reports the first failed connection on standard error,
-    on a terminal also the time that is left. After a successful connection it reports nothing: the
-    client then knows other brokers.
+    """A Network that wraps another one and reports on standard error the first connection that
+    failed, or over which the peer sends nothing, on a terminal also the time that is left. After
+    the first bytes from a peer it reports nothing: the client then knows other brokers.
 
     ``limit_ms`` is how long the client tries, None if for ever."""
 
@@ -111,7 +161,7 @@ class FirstContact(WrappedNetwork):
         self._limit_s = None if limit_ms is None else limit_ms / 1000
         self._begun_s: float | None = None  # of the first attempt
         self._told_s: float | None = None  # the last line
-        self._connected = False
+        self._is_answered = False
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
@@ -121,7 +171,10 @@ class FirstContact(WrappedNetwork):
         if self._begun_s is None:
             self._begun_s = begun_s
         try:
-            made = await self._network.connect(factory, host, port, tls)
+            return await self._network.connect(
+                factory if self._is_answered else lambda: self._watched(factory(), host, port),
+                *(host, port, tls),
+            )
         except OSError as error:
             self._tell(f"{host}:{port}: {error.strerror or str(error) or NO_REASON}")
             raise
@@ -129,11 +182,18 @@ class FirstContact(WrappedNetwork):
             if loop.time() - begun_s >= PATIENCE_S:
                 self._tell(f"{host}:{port}: no answer")
             raise
-        self._connected = True
-        return made
+
+    def _watched(
+        self, protocol: asyncio.BufferedProtocol, host: str, port: int
+    ) -> asyncio.BufferedProtocol:
+        silent = partial(self._tell, f"{host}:{port}: connected, but no answer")
+        return _Unanswered(protocol, silent, self._answered)
+
+    def _answered(self) -> None:
+        self._is_answered = True
 
     def _tell(self, what: str) -> None:
-        if self._connected or self._begun_s is None:
+        if self._is_answered or self._begun_s is None:
             return
         now_s = asyncio.get_running_loop().time()
         if self._told_s is None:

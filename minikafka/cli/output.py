@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, rows
 
@@ -63,7 +64,8 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     for position, column in enumerate(columns):
         cells = [row[position] for row in rows if row[position] is not None]
         number = bool(cells) and all(isinstance(cell, int | float) for cell in cells)
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(_heading(column), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(
             *(Text(text(cell), "bold red" if isinstance(cell, Sick) else "") for cell in row)
@@ -72,6 +74,11 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     width = terminal_columns()
     Console(file=shown, force_terminal=True, width=width, legacy_windows=False).print(table)
     return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+
+
+def _heading(column: str) -> str:
+    """Return the name of a column in words, between which it can be folded."""
+    return re.sub(r"[a-z](?=[A-Z])", r"\g<0> ", column).replace("-", " ").lower()
 
 
 def terminal_columns() -> int:

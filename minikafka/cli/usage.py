@@ -29,6 +29,15 @@ LATER_ACTIONS = {
         *("version-mapping", "feature-dependencies"),
     )
 }
+# Kafka's tools have these as options, and so do the verbs; each may be a word as well.
+OPTIONAL_WORDS = {
+    "acls": ("list", "add", "remove"),
+    "client-metrics": ("list", "describe", "alter", "delete"),
+    "configs": ("describe", "alter"),
+    "tokens": ("describe", "create", "renew", "expire"),
+    "users": ("list", "describe", "create", "delete"),
+}
+_FORMS = {**ACTIONS, **LATER_ACTIONS, **OPTIONAL_WORDS}
 # Shown at the end of a verb's --help.
 KAFKA_FORMS = {
     "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
@@ -46,6 +55,11 @@ KAFKA_FORMS = {
     },
     "features": "The form of kafka-features works as well: --bootstrap-server and --command-config "
     "before the action.",
+    **{
+        verb: f"The action may also be a word: {words[0]} instead of --{words[0]}, and so on. On a "
+        "terminal it then prints a table, not the lines of Kafka's tool."
+        for verb, words in OPTIONAL_WORDS.items()
+    },
 }
 # The option that replaced --zookeeper in the Kafka tool that a verb corresponds to.
 ZOOKEEPER_OPTION = {
@@ -60,10 +74,9 @@ ZOOKEEPER_OPTION = {
 
 
 def is_kafka_form(verb: str, words: Sequence[str]) -> bool:
-    """Return whether the action is an option, as in Kafka's tool."""
-    return verb in ACTIONS and any(
-        word == f"--{action}" for word in words for action in ACTIONS[verb]
-    )
+    """Return whether the action is not the first word: Kafka's tools have it as an option, or after
+    the options."""
+    return verb in _FORMS and not {*words[:1]}.intersection(_FORMS[verb])
 
 
 def translate(verb: str, words: Sequence[str]) -> list[str]:
@@ -75,6 +88,8 @@ def translate(verb: str, words: Sequence[str]) -> list[str]:
         )
     if verb in LATER_ACTIONS:
         return _action_first(LATER_ACTIONS[verb], words)
+    if words and words[0] in OPTIONAL_WORDS.get(verb, ()):
+        return [f"--{words[0]}", *words[1:]]
     return _with_action(verb, words) if verb in ACTIONS else list(words)
 
 

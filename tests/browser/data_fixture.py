@@ -510,6 +510,7 @@ def topic_use() -> dict[str, Any]:
     rule = {"principal": "User:alice", "host": "*", "operation": "READ", "permission": "ALLOW"}
     return {
         "records_per_s": 12.5,
+        "has_registry": False,
         "sizes": {str(p): {"1": 1024 * (p + 1), "2": 1024, "3": 1000} for p in range(3)},
         "groups": [
             {"group": "billing", "partitions": 3, "lag": 1_380, "lag_ms": 65_000,

@@ -18,7 +18,7 @@ from minikafka.page.dashboard.acting.schema_acts import (
     schema_act_facts,
     schema_command,
 )
-from tests.browser.data_fixture import BOOTSTRAP, cluster, now, state
+from tests.browser.data_fixture import BOOTSTRAP, cluster, now, state, topic_use
 from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
 from tests.browser.test_data_views import serious
 from tests.support.browser import OpenPage
@@ -144,6 +144,21 @@ def test_without_a_registry_the_view_says_how_to_name_one(
     process.replies["/api/registry"] = lambda query, body: {"address": None, "level": None}
     tab = opened(open_page, process, "registry")
     expect(tab.get_by_text("minikafka ui --registry")).to_be_visible()
+
+
+@pytest.mark.mission("GLASS-164")
+def test_a_topic_leads_to_its_subjects(process: FakePageProcess, open_page: OpenPage) -> None:
+    tab = opened(open_page, process, "topics/orders")
+    expect(tab.get_by_role("heading", name="ACLs")).to_be_visible()
+    expect(tab.get_by_role("link", name="Schemas")).to_have_count(0)
+    process.replies["/api/topic-use/orders"] = lambda query, body: {
+        **topic_use(),
+        "has_registry": True,
+    }
+    tab.reload()
+    tab.get_by_role("link", name="Schemas").click()
+    expect(tab.get_by_role("link", name="orders-value")).to_be_visible()
+    assert tab.url.endswith("#/registry?search=orders-")
 
 
 @pytest.mark.mission("GLASS-155")

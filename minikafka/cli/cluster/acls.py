@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
@@ -286,10 +287,13 @@ async def show(admin: Admin, args: argparse.Namespace) -> int:
     for found in filters or [ALL_PATTERNS]:
         bindings |= dict.fromkeys(await admin.describe_acls(AclFilter(found, ALL_ENTRIES)))
     principals = [_principal(text) for text in args.principal]
+    chosen = [row for row in bindings if not principals or row.entry.principal in principals]
     if args.json:
-        output.show_json(
-            [facts(row) for row in bindings if not principals or row.entry.principal in principals]
-        )
+        output.show_json([facts(row) for row in chosen])
+        return 0
+    if sys.stdout.isatty():
+        columns = ("permission", "principal", "operation", "resource", "host")
+        output.show_table(columns, [cells(row) for row in chosen])
         return 0
     if not principals:
         _show_bindings(bindings)
@@ -320,6 +324,21 @@ def _lines(entries: Iterable[AclEntry]) -> str:
         f"\t(principal={entry.principal}, host={entry.host}, operation={entry.operation.name}, "
         f"permissionType={entry.permission.name})"
         for entry in entries
+    )
+
+
+def cells(binding: AclBinding) -> tuple[str, ...]:
+    """Return a row of a table. A rule that denies is shown as sick: it outranks the others."""
+    pattern, entry = binding
+    denies = entry.permission is PermissionType.DENY
+    kind = pattern.resource_type.name.lower().replace("_", " ")
+    prefixed = "..." if pattern.pattern_type is PatternType.PREFIXED else ""
+    return (
+        output.Sick("deny") if denies else entry.permission.name.lower(),
+        entry.principal,
+        entry.operation.pascal_name,
+        f"{kind} {pattern.name}{prefixed}",
+        entry.host,
     )
 
 

@@ -6,10 +6,11 @@ Options and output are those of kafka-client-metrics.
 from __future__ import annotations
 
 import argparse
+import sys
 import uuid
 from collections.abc import Sequence
 
-from minikafka.cli.cluster.configs import MISSING, entities_of, facts, label
+from minikafka.cli.cluster.configs import MISSING, entities_of, facts, label, show_entries
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.output import show_json
 from minikafka.cli.usage import WrongUsage
@@ -131,6 +132,9 @@ async def describe(admin: Admin, name: str | None, as_json: bool) -> int:
             shown.append(facts(label(KIND), each, rows.values()))
             continue
         print(f"Client metrics configs for {each} are:")
+        if sys.stdout.isatty():
+            show_entries(list(rows.values()))
+            continue
         for row in rows.values():
             print(f"  {row.name}={row.value}")
     if as_json:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from minikafka.cli.cluster.quotas import show_quotas
 from minikafka.cli.connect import client_config, run_admin
-from minikafka.cli.output import show_json
+from minikafka.cli.output import show_json, show_table
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
@@ -63,6 +65,18 @@ def entry_line(row: ConfigValue) -> str:
 
 def _text(value: str | None) -> str:
     return "null" if value is None else value
+
+
+def show_entries(rows: Sequence[ConfigValue]) -> None:
+    """Print entries as a table, with the value that would apply if the shown one was removed."""
+    cells = []
+    for row in rows:
+        value = "(hidden)" if row.sensitive else _text(row.value)
+        source = row.source.name.removesuffix("_CONFIG").lower().replace("_", " ")
+        beneath = _text(row.synonyms[1][1]) if len(row.synonyms) > 1 else None
+        cells.append((row.name, value, source, beneath))
+    if cells:
+        show_table(("setting", "value", "set as", "otherwise"), cells)
 
 
 def facts(kind: str, name: str, rows: Iterable[ConfigValue]) -> dict[str, Any]:
@@ -191,6 +205,9 @@ async def _alter(
 def _show(found: Sequence[DescribedQuota], as_json: bool) -> None:
     if as_json:
         show_json([{"entity": dict(row.entity), "quotas": dict(row.limits)} for row in found])
+        return
+    if sys.stdout.isatty():
+        show_quotas(found)
         return
     for row in found:
         limits = ", ".join(f"{key}={java_double(value)}" for key, value in row.limits.items())
@@ -411,6 +428,9 @@ async def describe(
             print("Default configs for brokers in the cluster are:")
         else:
             print(f"{'All' if everything else 'Dynamic'} configs for {label(kind)} {name} are:")
+        if sys.stdout.isatty():
+            show_entries(rows)
+            continue
         for row in rows:
             print(entry_line(row))
     if as_json:

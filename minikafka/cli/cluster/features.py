@@ -164,10 +164,24 @@ async def describe(admin: Admin, as_json: bool) -> int:
     found = await admin.describe_features()
     if as_json:
         output.show_json(as_object(found))
+    elif sys.stdout.isatty():
+        output.show_table(("feature", "supported", "finalized", "epoch"), table_rows(found))
     else:
         for name in sorted({*found.supported, *found.finalized}):
             print(line_of(name, found))
     return 0
+
+
+def table_rows(found: FeatureMetadata) -> list[tuple[object, ...]]:
+    """Return a row for each feature. A finalized level that the broker does not support is sick."""
+    rows: list[tuple[object, ...]] = []
+    for name in sorted({*found.supported, *found.finalized}):
+        lowest, highest = found.supported.get(name, (0, 0))
+        level = found.finalized.get(name, 0)
+        known = name in found.supported and level <= highest
+        supported = f"{lowest} to {highest}" if name in found.supported else output.MISSING
+        rows.append((name, supported, str(level) if known else output.Sick(level), found.epoch))
+    return rows
 
 
 def line_of(name: str, found: FeatureMetadata) -> str:

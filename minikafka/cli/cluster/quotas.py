@@ -115,17 +115,21 @@ async def find(admin: Admin, entity: EntityNames) -> list[DescribedQuota]:
 
 
 async def describe(admin: Admin, entity: EntityNames, as_json: bool) -> int:
+    show_quotas(await find(admin, entity), as_json)
+    return 0
+
+
+def show_quotas(found: Sequence[DescribedQuota], as_json: bool = False) -> None:
     rows = [
         [
             *(_name(row.entity, kind) for kind in TYPES),
             key,
             int(value) if value.is_integer() else value,
         ]
-        for row in await find(admin, entity)
+        for row in found
         for key, value in sorted(row.limits.items())
     ]
     show(COLUMNS, rows, as_json)
-    return 0
 
 
 def _name(entity: EntityNames, kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -209,7 +210,8 @@ async def expire(admin: Admin, args: argparse.Namespace) -> int:
 
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
     owners = principals(args.owner_principal)
-    if not args.json:
+    on_terminal = sys.stdout.isatty()
+    if not args.json and not on_terminal:
         print(
             f"Calling describe token operation for owners: {_java_list(owners)}"
             if owners
@@ -220,9 +222,30 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     if args.json:
         output.show_json([facts(one) for one in found])
         return 0
+    if on_terminal:
+        show_table(found, admin.session.world.clock.wall_ms())
+        return 0
     print(f"Total number of tokens : {len(found)}", end="")
     _show(found)
     return 0
+
+
+def show_table(found: Iterable[SecretToken], now_ms: int) -> None:
+    """Print a table without secrets. A token that has expired is sick."""
+    rows = []
+    for token in (one.token for one in found):
+        expiry = _date(token.expiry_ms)
+        rows.append(
+            (
+                token.token_id,
+                str(token.owner),
+                list(token.renewers),
+                _date(token.issue_ms),
+                output.Sick(expiry) if token.expiry_ms <= now_ms else expiry,
+                _date(token.max_ms),
+            )
+        )
+    output.show_table(("token", "owner", "renewers", "issued", "expires", "at the latest"), rows)
 
 
 def _show(tokens: Iterable[SecretToken]) -> None:

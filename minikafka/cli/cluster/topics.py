@@ -101,18 +101,21 @@ def describe_table(topic: TopicView, configs: Mapping[str, str], moving: Moving)
     count, factor = len(topic.partitions), topic_replication_factor(topic, moving)
     head = f"{topic.name}: partitions {count}, replication factor {factor}"
     settings = [f"  {key}={value}" for key, value in sorted(configs.items())]
-    rows = [
-        (
-            view.partition,
-            Sick("none") if view.leader == NO_LEADER else str(view.leader),
-            _ids(view.replicas),
-            _ids(view.isr),
-            partition_state(topic.name, view, moving),
-        )
-        for _, view in sorted(topic.partitions.items())
-    ]
-    columns = ("partition", "leader", "replicas", "in sync", "state")
-    return "\n".join([head, *settings, output.terminal_table(columns, rows)])
+    rows = [_cells(topic.name, view, moving) for _, view in sorted(topic.partitions.items())]
+    return "\n".join([head, *settings, output.terminal_table(COLUMNS, rows)])
+
+
+COLUMNS = ("partition", "leader", "replicas", "in sync", "state")
+
+
+def _cells(topic: str, view: PartitionView, moving: Moving) -> tuple[object, ...]:
+    return (
+        view.partition,
+        Sick("none") if view.leader == NO_LEADER else str(view.leader),
+        _ids(view.replicas),
+        _ids(view.isr),
+        partition_state(topic, view, moving),
+    )
 
 
 def partition_state(topic: str, view: PartitionView, moving: Moving) -> str:
@@ -199,7 +202,8 @@ def _at_min_isr(view: PartitionView, facts: Facts) -> bool:
 
 
 # Option of describe: which partitions it shows, and whether one is among them.
-REPORTS: Mapping[str, tuple[str, Callable[[PartitionView, Facts], bool]]] = {
+Report: TypeAlias = Callable[[PartitionView, Facts], bool]
+REPORTS: Mapping[str, tuple[str, Report]] = {
     "under-replicated-partitions": ("with replicas out of sync", _under_replicated),
     "unavailable-partitions": ("whose leader is not available", _unavailable),
     "under-min-isr-partitions": ("with fewer in sync than min.insync.replicas", _under_min_isr),
@@ -401,16 +405,9 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     configs = await admin.topic_configs([topic.name for topic in found])
     moving = await _moving(admin, found)
     if reports:
-        live = {node.id for node in (await admin.describe_cluster()).nodes}
-        for topic in found:
-            facts = Facts(topic.name, moving, live, await _min_isr(admin, topic.name))
-            for _, view in sorted(topic.partitions.items()):
-                if any(reported(view, facts) for reported in reports):
-                    print(partition_text(topic.name, view, moving))
+        _show_partitions(await _reported(admin, found, reports, moving), moving)
     elif args.topics_with_overrides:
-        for topic in found:
-            if configs[topic.name]:
-                print(topic_text(topic, configs[topic.name], moving))
+        _show_overrides([topic for topic in found if configs[topic.name]], configs, moving)
     elif args.json:
         output.show_json([topic_facts(t, configs[t.name], moving) for t in found])
     elif found and sys.stdout.isatty():
@@ -419,6 +416,51 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
         for topic in found:
             print(describe_text(topic, configs[topic.name], moving))
     return _report({} if args.if_exists else missing)
+
+
+async def _reported(
+    admin: Admin, topics: Sequence[TopicView], reports: Sequence[Report], moving: Moving
+) -> list[tuple[str, PartitionView]]:
+    """Return the partitions, with their topics, that one of the filters reports."""
+    live = {node.id for node in (await admin.describe_cluster()).nodes}
+    found = []
+    for topic in topics:
+        facts = Facts(topic.name, moving, live, await _min_isr(admin, topic.name))
+        found += [
+            (topic.name, view)
+            for _, view in sorted(topic.partitions.items())
+            if any(reported(view, facts) for reported in reports)
+        ]
+    return found
+
+
+def _show_partitions(found: Sequence[tuple[str, PartitionView]], moving: Moving) -> None:
+    if found and sys.stdout.isatty():
+        output.show_table(
+            ("topic", *COLUMNS), [(topic, *_cells(topic, view, moving)) for topic, view in found]
+        )
+        return
+    for topic, view in found:
+        print(partition_text(topic, view, moving))
+
+
+def _show_overrides(
+    found: Sequence[TopicView], configs: Mapping[str, Mapping[str, str]], moving: Moving
+) -> None:
+    if found and sys.stdout.isatty():
+        rows = [
+            (
+                topic.name,
+                len(topic.partitions),
+                topic_replication_factor(topic, moving),
+                "\n".join(f"{key}={value}" for key, value in sorted(configs[topic.name].items())),
+            )
+            for topic in found
+        ]
+        output.show_table(("topic", "partitions", "replicas", "settings"), rows)
+        return
+    for topic in found:
+        print(topic_text(topic, configs[topic.name], moving))
 
 
 def _given(args: argparse.Namespace, option: str) -> bool:

@@ -180,6 +180,10 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     if args.json:
         output.show_json([facts(user, iterations) for user, iterations in found.items()])
         return 0
+    if sys.stdout.isatty():
+        cells = [(user, *one) for user, iterations in found.items() for one in iterations.items()]
+        output.show_table(("user", "mechanism", "iterations"), cells)
+        return 0
     for user, iterations in found.items():
         text = ", ".join(f"{name}=iterations={count}" for name, count in iterations.items())
         print(f"SCRAM credential configs for user-principal '{user}' are {text}")

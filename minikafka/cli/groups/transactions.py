@@ -131,6 +131,7 @@ async def describe(admin: Admin, args: argparse.Namespace, now_ms: Callable[[], 
     if isinstance(found, KafkaError):
         raise found
     open_since = found.start_ms if found.start_ms >= 0 and found.partitions else None
+    open_ms = None if open_since is None else now_ms() - open_since
     row = (
         found.coordinator,
         found.transactional_id,
@@ -139,13 +140,19 @@ async def describe(admin: Admin, args: argparse.Namespace, now_ms: Callable[[], 
         found.state,
         found.timeout_ms,
         _time(open_since),
-        None if open_since is None else now_ms() - open_since,
+        open_ms,
         [str(topic_partition) for topic_partition in found.partitions],
     )
     columns = (
         "CoordinatorId TransactionalId ProducerId ProducerEpoch TransactionState "
         "TransactionTimeoutMs CurrentTransactionStartTimeMs TransactionDurationMs TopicPartitions"
     )
+    if sys.stdout.isatty() and not args.json:  # too many columns for a terminal
+        cells = dict(zip(columns.split(), row, strict=True))
+        if open_ms is not None and open_ms > found.timeout_ms:
+            cells["TransactionDurationMs"] = output.Sick(open_ms)
+        output.show_table(("field", "value"), list(cells.items()))
+        return 0
     output.show(columns.split(), [row], args.json)
     return 0
 

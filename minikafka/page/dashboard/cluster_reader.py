@@ -346,7 +346,7 @@ class ClusterReader:
 
     async def _read_all(self) -> None:
         response = await self._metadata(None)
-        if self.totals.partitions < LARGE:
+        if max(self.totals.partitions, len(response.topics)) < LARGE:
             self.whole = merge(self.whole, response, ())
         else:  # in a thread: it takes a tenth of a second with ten thousand topics
             workers = self._session.world.workers

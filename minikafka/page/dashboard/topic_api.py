@@ -57,6 +57,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
                 for tp, replicas in sizes.items()
             },
             "groups": groups_of(name, cluster.sampler, context.world.clock.wall_ms()),
+            "has_registry": context.registry is not None,
             **acls,
         }
         return JSONResponse({**facts, "errors": [error.facts() for error in errors]})

@@ -14,7 +14,11 @@ import pytest
 from minikafka.testing.inside.cluster import InsideCluster
 from tests.support.cluster.real_cluster import MINIKAFKA, run_verb
 
-pytestmark = [pytest.mark.cluster, pytest.mark.mission("GLASS-151")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.mission("GLASS-151"),
+    pytest.mark.mission("GLASS-162"),
+]
 
 TOPIC = "a-topic-with-a-name-of-more-than-eighty-characters-" + "x" * 60
 RED = "\x1b[1;31m"
@@ -73,10 +77,18 @@ def test_tables_fit_and_what_is_sick_is_red(cluster: InsideCluster) -> None:
         ("topics", "describe", "--topic", TOPIC),
         ("groups", "describe", "--group", "readers"),
         ("groups", "list"),
+        ("configs", "describe", "--topic", TOPIC, "--all"),
+        ("features", "describe"),
+        ("topics", "describe", "--topics-with-overrides"),
+        ("topics", "describe", "--under-replicated-partitions"),
         ("log-dirs", "--topic-list", TOPIC, "--broker-list", "1"),
     ):
         lines = plain(on_terminal(*words, *server))
         assert lines
         assert [line for line in lines[1:] if len(line) > 80] == []
+    raw = on_terminal("topics", "--describe", "--under-replicated-partitions", *server)
+    assert plain(raw)[0].split()[0] == "Topic:"
+    raw = on_terminal("configs", "--describe", "--topic", TOPIC, "--all", *server)
+    assert " sensitive=false synonyms={" in raw
     assert RED not in on_terminal("topics", "describe", "--topic", TOPIC, *server, NO_COLOR="1")
     assert run_verb(*("log-dirs", "--broker-list", "1", *server)).stdout.startswith("broker\tdirec")

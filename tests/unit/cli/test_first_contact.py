@@ -1,4 +1,4 @@
-"""The message about unreachable brokers is printed once."""
+"""The message about brokers that cannot be reached, or say nothing, is printed once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,35 @@ from minikafka.kernel.tls import TlsSettings
 from tests.support.world.client_world import jumping
 
 
+class Received(asyncio.BufferedProtocol):
+    """``lost`` counts how often its connection was lost."""
+
+    def __init__(self) -> None:
+        self.received = self.lost = 0
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return bytearray(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += nbytes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost += 1
+
+
+class Wire(asyncio.Transport):
+    def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+        protocol.connection_made(self)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = cast(asyncio.BufferedProtocol, protocol)
+
+
 class Wires:
-    """A Network where port 1 refuses, port 2 is silent, and port 3 takes connections; port 4 ends
-    the TLS handshake."""
+    """A Network where port 1 refuses, port 2 is silent, and port 3 responds; port 4 ends the TLS
+    handshake, and port 5 takes connections and is silent."""
 
     async def listen(
         self,
@@ -36,13 +62,16 @@ class Wires:
             raise ConnectionResetError
         if port == 2:
             await asyncio.sleep(1_000)
-        return asyncio.Transport(), factory()
+        wire = Wire(factory())
+        if port == 3:
+            wire.protocol.buffer_updated(4)
+        return wire, wire.protocol
 
 
 async def connect(network: FirstContact, port: int) -> None:
     try:
         async with asyncio.timeout(PATIENCE_S + 1):
-            await network.connect(asyncio.BufferedProtocol, "h", port)
+            await network.connect(Received, "h", port)
     except OSError:
         return
 
@@ -100,3 +129,31 @@ def test_a_client_that_ends_soon_says_nothing(capsys: pytest.CaptureFixture[str]
 
     scenario()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.mission("GLASS-163")
+@pytest.mark.parametrize("end", ["answer", "loss"])
+def test_a_peer_that_accepts_and_says_nothing_is_reported_until_it_does(
+    end: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    owner = Received()
+
+    @jumping
+    async def scenario() -> None:
+        network = FirstContact(cast(Any, Wires()), 30_000)
+        made, watched = await network.connect(lambda: owner, "h", 5)
+        await asyncio.sleep(16)
+        if end == "answer":
+            watched.buffer_updated(4)
+            assert cast(Wire, made).protocol is owner  # that of the channel, without a detour
+            await connect(network, 1)  # the client knows others
+        else:
+            watched.connection_lost(None)
+        await asyncio.sleep(10)
+
+    scenario()
+    silent = "minikafka: h:5: connected, but no answer; "
+    told = [line.removeprefix(silent) for line in capsys.readouterr().err.splitlines()]
+    assert told == ["trying on for 30 s", "20 s left", "15 s left"]
+    assert (owner.received, owner.lost) == ((4, 0) if end == "answer" else (0, 1))

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.cli import connect, main
 from minikafka.cli.cluster.topics import describe_text, topic_replication_factor
-from minikafka.cli.usage import WrongUsage, translate
+from minikafka.cli.usage import WrongUsage, is_kafka_form, translate
 from minikafka.client.config import ClientConfig
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
@@ -68,6 +68,30 @@ def test_groups_take_the_form_of_kafka_consumer_groups(given: str, taken: str) -
 )
 def test_features_take_the_form_of_kafka_features(given: str, taken: str) -> None:
     assert translate("features", given.split()) == taken.split()
+
+
+@pytest.mark.mission("GLASS-162")
+@pytest.mark.parametrize(
+    ("verb", "given", "taken", "kafkas"),
+    [
+        ("configs", "describe --topic T", "--describe --topic T", False),
+        ("configs", "--topic T --describe", "--topic T --describe", True),
+        ("configs", "--topic describe --describe", "--topic describe --describe", True),
+        ("acls", "list --topic T", "--list --topic T", False),
+        ("tokens", "--describe", "--describe", True),
+        ("users", "list", "--list", False),
+        ("topics", "describe", "describe", False),
+        ("topics", "--topic=T --describe", "describe --matching=T", True),
+        ("features", "--bootstrap-server h:1 describe", "describe --bootstrap-server h:1", True),
+        ("features", "describe --json", "describe --json", False),
+        ("quotas", "describe", "describe", False),
+    ],
+)
+def test_an_action_that_is_the_first_word_is_not_kafkas_form(
+    verb: str, given: str, taken: str, kafkas: bool
+) -> None:
+    assert translate(verb, given.split()) == taken.split()
+    assert is_kafka_form(verb, given.split()) is kafkas
 
 
 def test_groups_without_an_action_name_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,7 @@ def test_a_schema_is_checked_registered_and_read(page: PageServer) -> None:
     assert forced["status"] == 1
     assert "incompatible" in forced["errors"]
 
+    assert read(page, "/api/topic-use/orders").json["has_registry"] is True
     listed = read(page, "/api/subjects?search=ORD").json
     use = {"strategy": "TopicNameStrategy", "topic": "orders", "part": "value", "exists": True}
     row = {"subject": "orders-value", "version": 2, "id": 2, "type": "AVRO", "use": use}

@@ -119,6 +119,7 @@ def test_a_topic_has_its_sizes_groups_and_acls(page: PageServer) -> None:
     assert row["lag"] >= 3
     assert found["acls"] is None
     assert "no authorizer" in found["no_acls"]
+    assert found["has_registry"] is False
     assert page.get("/api/topic-use/absent").status == 404
 
 

@@ -45,6 +45,7 @@ export function TopicDetail({ name, state, api, go }) {
       <span class="spread"></span>
       <a class="button" href=${hashOf("records", { topic: name })}>Records</a>
       <a class="button" href=${hashOf("lanes", { name })}>Lanes</a>
+      ${use?.has_registry && html`<a class="button" href=${hashOf("registry", { search: `${name}-` })} title="Subjects of this topic">Schemas</a>`}
     </header>
     ${polled.problem && html`<p class="notice bad" role="alert">${polled.problem}</p>`}
     <div class="toolbar" role="group" aria-label="Acts on the topic">
