@@ -203,18 +203,18 @@ def test_a_search_of_a_list_is_in_its_address(
 @pytest.mark.mission("GLASS-122")
 def test_a_page_of_a_list_is_in_its_address(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "topics?search=topic-0")
-    expect(tab.get_by_text("1–100 of 9999 matching")).to_be_visible()
+    expect(tab.get_by_text("1–100 of 9,999 matching")).to_be_visible()
     for _ in range(2):
         tab.get_by_role("button", name="Next").click()
-    expect(tab.get_by_text("201–300 of 9999 matching")).to_be_visible()
+    expect(tab.get_by_text("201–300 of 9,999 matching")).to_be_visible()
     tab.reload()
-    expect(tab.get_by_text("201–300 of 9999 matching")).to_be_visible()
+    expect(tab.get_by_text("201–300 of 9,999 matching")).to_be_visible()
     tab.get_by_role("button", name="Previous").click()
-    expect(tab.get_by_text("101–200 of 9999 matching")).to_be_visible()
+    expect(tab.get_by_text("101–200 of 9,999 matching")).to_be_visible()
     tab.go_back()
-    expect(tab.get_by_text("201–300 of 9999 matching")).to_be_visible()
+    expect(tab.get_by_text("201–300 of 9,999 matching")).to_be_visible()
     tab.locator("main input[type=search]").fill("topic-00")
-    expect(tab.get_by_text("1–100 of 1000 matching")).to_be_visible()
+    expect(tab.get_by_text("1–100 of 1,000 matching")).to_be_visible()
 
 
 # --------------------------------------------------------------------------- fields and decodings

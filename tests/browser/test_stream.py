@@ -188,7 +188,7 @@ ACTS = [
 ]  # fmt: skip
 SUPERVISED = {
     **HELLO, "supervised": ["stop", "kill", "start", "pause", "resume"],
-    "brokers_supervised": [1, 2, 4],
+    "brokers_supervised": [1, 2, 4], "brokers_paused": [4],
 }  # fmt: skip
 
 
@@ -196,7 +196,7 @@ SUPERVISED = {
 def test_a_card_has_buttons_where_the_page_supervises_its_broker(
     live: PageSite, context: BrowserContext
 ) -> None:
-    """One that is there can be killed, one that is gone started; a silent one may be either."""
+    """One that is there can be killed, one that is gone started, one that is paused resumed."""
     live.responses["acts"] = ACTS
     gone, silent = node(2), node(4)
     gone["changed"][0]["facts"]["online"] = False
@@ -208,9 +208,9 @@ def test_a_card_has_buttons_where_the_page_supervises_its_broker(
     def buttons(broker: str) -> Locator:
         return page.get_by_role("listitem", name=broker).get_by_role("button")
 
-    expect(buttons("Broker 4, silent")).to_have_text(["kill -15", "kill -9", "start", "resume"])
+    expect(buttons("Broker 4, silent")).to_have_text(["kill -15", "kill -9", "resume"])
     expect(buttons("Broker 1")).to_have_text(["kill -15", "kill -9", "pause"])
-    expect(buttons("Broker 2")).to_have_text(["start", "resume"])
+    expect(buttons("Broker 2")).to_have_text(["start"])
     expect(page.get_by_role("listitem", name="Broker 3")).to_be_visible()
     expect(buttons("Broker 3")).to_have_count(0)
 
@@ -221,7 +221,7 @@ def test_a_broker_inside_a_process_can_be_isolated(live: PageSite, context: Brow
     silent = {**state(1_002, "reachable", "", debug=False, reason="lost"), "broker": 4}
     node_4 = node(4)
     node_4["changed"][0]["facts"]["debug"] = "h:1"
-    hello = {**SUPERVISED, "supervised": ["isolate", "rejoin"]}
+    hello = {**SUPERVISED, "supervised": ["isolate", "rejoin"], "brokers_isolated": [4]}
     live.stream.first = [hello, node(1), node_4, silent]
     page = open_tab(context, live.url)
     card = page.get_by_role("listitem", name="Broker 1")

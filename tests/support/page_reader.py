@@ -67,7 +67,8 @@ OWN_PORTS = {
 
 
 def asks_for_a_password(text: str) -> bool:
-    return "minikafka users " in text and "--create" in text and "--password" not in text
+    asking = ("minikafka users " in text and "--create" in text) or "--user-entry" in text
+    return asking and "--password" not in text
 
 
 class Server:
@@ -157,7 +158,7 @@ class PageReader:
 
     def _check(self, command: Command) -> None:
         match command.words:
-            case ["minikafka", verb, *words] if verb in READY:
+            case ["minikafka", verb, *words] if verb in READY and "--user-entry" not in words:
                 lifetime = None if verb in CLUSTERS else self._until_end_of_block
                 given = (word for word in words if word != "&")
                 server = self.serve(verb, *given, lifetime=lifetime)

@@ -20,7 +20,7 @@ function Connect({ state, api, params }) {
   if (!about.facts) return html`<${Empty}>Reading Kafka Connect…<//>`;
   if (about.facts.address === null) {
     return html`<${Empty} title="The page was started without Kafka Connect.">
-      <code>minikafka ui --connect http://HOST:8083 ...</code> names one of its workers.<//>`;
+      <code>minikafka ui --connect URL ...</code> names one of its workers.<//>`;
   }
   if (params.name) return html`<${ConnectorDetail} key=${params.name} name=${params.name} state=${state} api=${api} />`;
   return html`<${Connectors} api=${api} params=${params} about=${about.facts} />`;

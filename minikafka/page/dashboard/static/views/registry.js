@@ -21,7 +21,7 @@ function Registry({ state, api, go, params }) {
   if (!about.facts) return html`<${Empty}>Reading the registry…<//>`;
   if (about.facts.address === null) {
     return html`<${Empty} title="The page was started without a schema registry.">
-      <code>minikafka ui --registry http://HOST:PORT ...</code> names one: that of <code>minikafka registry</code>, or
+      <code>minikafka ui --registry URL ...</code> names one: that of <code>minikafka registry</code>, or
       another with Confluent's REST API.<//>`;
   }
   if (params.name) return html`<${SubjectDetail} key=${params.name} name=${params.name} params=${params} state=${state} api=${api} go=${go} />`;
