@@ -78,6 +78,7 @@ def test_the_line_of_a_link_leaves_its_underscores(
     tab: Page, process: FakePageProcess, view: str
 ) -> None:
     opened(tab, process, view)
+    expect(tab.locator("main table").first).to_be_visible()  # the links before are replaced
     link = tab.locator("main a:not(.button)").first
     expect(link).to_be_visible()
     line, underscore = link.evaluate(

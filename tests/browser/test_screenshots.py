@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from minikafka.page.learn.chapters.table import TABLE
 from minikafka.page.learn.texts import Catalogue
 from scripts.lib import learn_pictures
-from scripts.lib.screenshots import FOLDER, PICTURES, SCHEMES, pictures, shown
+from scripts.lib.screenshots import FOLDER, PICTURES, READ, SCHEMES, pictures, shown
 
 PNG = b"\x89PNG\r\n"
 
@@ -28,7 +28,8 @@ def test_each_picture_is_drawn_from_the_seed(chromium: Browser) -> None:
 
 @pytest.mark.mission("GLASS-80")
 def test_the_pictures_of_the_docs_are_there() -> None:
-    names = {f"{picture.name}-{scheme}.png" for picture in PICTURES for scheme in SCHEMES}
+    drawn = (*PICTURES, *READ)
+    names = {f"{picture.name}-{scheme}.png" for picture in drawn for scheme in SCHEMES}
     assert {path.name for path in FOLDER.iterdir()} == names | {"failover.webp"}
 
 
