@@ -160,7 +160,9 @@ class PageReader:
         match command.words:
             case ["minikafka", verb, *words] if verb in READY and "--user-entry" not in words:
                 lifetime = None if verb in CLUSTERS else self._until_end_of_block
-                given = (word for word in words if word != "&")
+                given = (
+                    word for word in words if word.strip() not in ("", "&")
+                )  # a line may go on
                 server = self.serve(verb, *given, lifetime=lifetime)
                 until(lambda: self._has(server.output, command), "the output of the page", LIMIT_S)
             case _:
@@ -244,7 +246,7 @@ class PageReader:
         for option, number in OPTIONS.get(verb, {}).items():
             if option != "--zookeeper-port" or "--inside" not in words:
                 given += [option, str(number)]
-        if "--registry" in given:
+        if verb == "up" and "--registry" in given:
             given.insert(given.index("--registry") + 1, "8081")
         self._servers += 1
         log = self.folder / f".server-{self._servers}"
