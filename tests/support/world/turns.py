@@ -15,6 +15,11 @@ from minikafka.kernel.slices import Slices
 T = TypeVar("T")
 
 
+def pause_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no loop in slices pause, however long the machine takes for it."""
+    monkeypatch.setattr(Slices, "ended", lambda self: False)
+
+
 def pause_at_every_element(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every loop in slices pause before each of its elements."""
     monkeypatch.setattr(Slices, "ended", lambda self: True)

@@ -9,7 +9,7 @@ import pytest
 from minikafka.kernel.errors import ErrorCode
 from minikafka.server.broker.replication.isr import IsrConfig
 from tests.support.broker.replicas import TP, ReplicaCluster, error_of
-from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element, pause_nowhere
 
 
 async def test_a_laggard_leaves_the_isr_and_comes_back() -> None:
@@ -41,6 +41,7 @@ async def test_many_isrs_shrink_in_slices(monkeypatch: pytest.MonkeyPatch) -> No
         await cluster.clock.settle()
         maintenance = cluster[1].replicas.isr
 
+        pause_nowhere(monkeypatch)
         _, most_at_once = await most_calls_in_a_turn(maintenance._shrink_all())
         pause_at_every_element(monkeypatch)
         _, most = await most_calls_in_a_turn(maintenance._shrink_all())
