@@ -24,6 +24,7 @@ from minikafka.testing.simulator.cluster import SimCluster
 
 DEFAULT_SEED = 21
 DEBUG_PORT = 9192
+AT_ONCE = 40  # records that are written ten times a second
 TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "billing", "payments"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
 SETTINGS = {
@@ -52,7 +53,7 @@ async def _play(cluster: SimCluster, write: Callable[[str], object]) -> None:
         stack.push_async_callback(_end_task, recording)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         working = tasks.create_task(_traffic(cluster))
-        await cluster.until("written", lambda: _end(cluster) > 20)
+        await cluster.until("written", lambda: _end(cluster) > 20 * AT_ONCE)
         await asyncio.sleep(5)
         await _kill_controller(cluster)
         await _transaction(cluster)
@@ -103,8 +104,9 @@ async def _produce(cluster: SimCluster) -> None:
     async with Producer(cluster.client_host.world, cluster.client_config, config) as producer:
         number = 0
         while True:
-            number += 1
-            await producer.send(TOPIC, f"order {number}".encode(), partition=number % 3)
+            for _ in range(AT_ONCE):
+                number += 1
+                await producer.send(TOPIC, f"order {number}".encode(), partition=number % 3)
             await asyncio.sleep(0.1)
 
 
