@@ -375,6 +375,7 @@ def test_a_stopped_search_and_its_fields_keep_nobody_out(
         f"{process.address}#/records?topic=orders&from=earliest&contains=customer-3&limit=1000"
     )
     tab = open_page(address, color_scheme=scheme, viewport={"width": 320, "height": 640})
+    expect(tab.locator("button.disclose").first).to_be_visible()  # it has found some
     tab.locator("[data-do=stop]").click()
     tab.get_by_text("What an expression may say").click()
     tab.locator("button.disclose").first.click()
