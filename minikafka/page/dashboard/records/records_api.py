@@ -17,7 +17,10 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.client.producer.producer import Producer, ProducerConfig
 from minikafka.client.producer.sender import RecordMetadata
+from minikafka.client.rest import RestAddress, RestClient
+from minikafka.client.schema_registry import CONTENT_TYPE
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Network
 from minikafka.page.dashboard.acting.acts_api import body
 from minikafka.page.dashboard.context import (
     HttpError,
@@ -56,7 +59,6 @@ from minikafka.page.dashboard.records.rows import (
     record_facts,
 )
 from minikafka.page.dashboard.records.schemas import RegistrySchemas
-from minikafka.page.dashboard.registry_access import PageRegistry
 
 MOST_BODY: Final = 20 * 1024 * 1024  # of a record to write, which may be in base64
 MOST_READERS: Final = 16  # requests that read at a time; each has connections to brokers
@@ -95,10 +97,10 @@ class RecordsApi:
         self._cluster = cluster
         self._readers = 0
         self._schemas: Schemas | None = None
-        world, options = context.world, context.options
-        if options.registry is not None:
-            access = PageRegistry(world.network, options.registry, options.registry_login)
-            self._schemas = RegistrySchemas(access.get, world.clock.monotonic_ms)
+        address = context.registry
+        if address is not None:
+            get = partial(_from_registry, context.world.network, address)
+            self._schemas = RegistrySchemas(get, context.world.clock.monotonic_ms)
         # A consumer's or a producer's request for metadata must not create a misspelled topic.
         self._config: ClientConfig = replace(
             cluster.client, allow_auto_create_topics=False, default_api_timeout_ms=WITHIN_MS
@@ -231,6 +233,16 @@ class RecordsApi:
                 for _ in range(new.times)
             ]
             return await asyncio.gather(*sent)
+
+
+async def _from_registry(network: Network, address: RestAddress, path: str) -> Any:
+    """Return the JSON for a path, over a connection of its own: readers load at the same time.
+    Raises RestError and ConnectionError."""
+    client = RestClient(network, address, "the registry", CONTENT_TYPE)
+    try:
+        return await client.send("GET", path)
+    finally:
+        client.close()
 
 
 def _query(request: Request, defaults: Mapping[str, str], *most: int) -> ReadQuery:

@@ -6,13 +6,11 @@ An id that the registry does not know may be any bytes, so it is asked for again
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote
 
-from minikafka.network.http_client import HttpStatusError
+from minikafka.client.rest import NOT_FOUND, RestError, quoted
 
 if TYPE_CHECKING:
     from minikafka.page.dashboard.records.expression import Json
@@ -23,10 +21,9 @@ MOST_LOADED: Final = 50  # ids of one call
 MOST_REFERENCES: Final = 100  # of one schema, also indirect ones
 DEEPEST: Final = 30
 UNKNOWN_FOR_MS: Final = 30_000
-_NOT_FOUND: Final = 404
 _AVRO: Final = "AVRO"
 
-Get = Callable[[str], Awaitable[bytes]]
+Get = Callable[[str], Awaitable[Any]]
 
 
 class KnownSchema(NamedTuple):
@@ -50,7 +47,8 @@ class _Missing(NamedTuple):
 
 
 class RegistrySchemas:
-    """``get`` returns the body for a path; it raises OSError. ``now_ms`` is monotonic."""
+    """``get`` returns the JSON for a path; it raises RestError and ConnectionError, as RestClient
+    does. ``now_ms`` is monotonic."""
 
     def __init__(self, get: Get, now_ms: Callable[[], int]) -> None:
         self._get = get
@@ -84,30 +82,28 @@ class RegistrySchemas:
 
         until_ms = self._now_ms() + UNKNOWN_FOR_MS
         try:
-            given = await self._json(f"/schemas/ids/{schema_id}")
-            parsed = await _References(self._json).parsed(given)
+            given = await self._get(f"/schemas/ids/{schema_id}")
+            parsed = await _References(self._get).parsed(given)
             read = await asyncio.to_thread(body_reader, parsed)
-            rows = await self._json(f"/schemas/ids/{schema_id}/versions")
+            rows = await self._get(f"/schemas/ids/{schema_id}/versions")
             versions = tuple((str(row["subject"]), int(row["version"])) for row in rows)
             return KnownSchema(schema_id, parsed.kind, versions, read)
-        except HttpStatusError as error:
-            if error.status == _NOT_FOUND:
+        except RestError as error:
+            # The registry's own codes begin with the status of HTTP: 40403 for such a schema.
+            if str(error.code).startswith(str(NOT_FOUND)):
                 return _Missing(f"the registry has no schema {schema_id}", until_ms)
             return _Missing(f"the registry does not give the schema {schema_id}: {error}", 0)
         except OSError as error:
-            return _Missing(f"the registry does not respond: {error}", 0)
+            return _Missing(str(error), 0)
         except (RegistryError, ValueError, KeyError, TypeError) as error:
             return _Missing(f"the schema {schema_id} cannot be read: {error}", until_ms)
-
-    async def _json(self, path: str) -> Any:
-        return json.loads(await self._get(path))
 
 
 class _References:
     """Parses one schema with what it refers to."""
 
-    def __init__(self, get_json: Callable[[str], Awaitable[Any]]) -> None:
-        self._get_json = get_json
+    def __init__(self, get: Get) -> None:
+        self._get = get
         self._left = MOST_REFERENCES
 
     async def parsed(self, given: Mapping[str, Any], depth: int = 0) -> ParsedSchema:
@@ -119,7 +115,7 @@ class _References:
             self._left -= 1
             if self._left < 0 or depth > DEEPEST:
                 raise ValueError(f"more than {MOST_REFERENCES} references, or {DEEPEST} levels")
-            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
-            others[each["name"]] = await self.parsed(await self._get_json(path), depth + 1)
+            path = f"/subjects/{quoted(each['subject'])}/versions/{int(each['version'])}"
+            others[each["name"]] = await self.parsed(await self._get(path), depth + 1)
         kind = given.get("schemaType") or _AVRO
         return await asyncio.to_thread(parsed_schema, kind, given["schema"], others)

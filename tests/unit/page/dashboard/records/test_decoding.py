@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.client.rest import RestError
 from minikafka.core.client.consumer.fetched import ConsumerRecord
-from minikafka.network.http_client import HttpStatusError
 from minikafka.page.dashboard.records.decoder import Decoder, schema_id
 from minikafka.page.dashboard.records.decoding import DECODINGS, DecodedPart, decode_auto, hex_dump
 from minikafka.page.dashboard.records.packed import cbor, message_pack
@@ -250,11 +250,11 @@ class Paths:
         self.bodies = bodies
         self.asked: list[str] = []
 
-    async def get(self, path: str) -> bytes:
+    async def get(self, path: str) -> Any:
         self.asked.append(path)
         if path not in self.bodies:
-            raise HttpStatusError(404)
-        return json.dumps(self.bodies[path]).encode()
+            raise RestError(40403, "Schema not found")
+        return self.bodies[path]
 
 
 def framed(number: int, body: bytes) -> ConsumerRecord:
