@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -109,13 +108,10 @@ class HttpGetConnection:
         """Whether there is no connection that can be used: the next request opens another one."""
         return self._open is None or not self._open[1].is_reusable
 
-    async def get(
-        self, target: str, keep: bool = True, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> bytes:
+    async def get(self, target: str, keep: bool = True) -> bytes:
         """Return the body of the response; the connection stays open if ``keep`` is set. Raises
         OSError as ``http_get``, and then the next request opens another connection."""
-        accepting = {"Accept": "application/json", **headers}
-        return await self._request("GET", target, accepting, b"", keep)
+        return await self._request("GET", target, {"Accept": "application/json"}, b"", keep)
 
     async def send(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, keep: bool = False

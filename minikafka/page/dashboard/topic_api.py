@@ -68,16 +68,16 @@ def routes(context: PageContext) -> list[BaseRoute]:
 def groups_of(topic: str, sampler: Sampler, now_ms: int) -> list[Facts] | None:
     """Return the groups that have committed offsets of a topic, with their lag there; None if they
     have not been read yet."""
-    look: SampledCluster | None = sampler.newest
-    if look is None:
+    sample: SampledCluster | None = sampler.newest
+    if sample is None:
         return None
     rows: list[Facts] = []
-    for group, committed in sorted(look.committed.items()):
+    for group, committed in sorted(sample.committed.items()):
         of_topic = {tp: offset for tp, offset in committed.items() if tp.topic == topic}
         if not of_topic:
             continue
-        known = all(tp in look.ends for tp in of_topic)
-        lag = sum(max(0, look.ends[tp] - at) for tp, at in of_topic.items()) if known else None
+        known = all(tp in sample.ends for tp in of_topic)
+        lag = sum(max(0, sample.ends[tp] - at) for tp, at in of_topic.items()) if known else None
         times = [lag_time(tp, at, sampler.end_times, now_ms) for tp, at in of_topic.items()]
         longest = max(filter(None, times), default=None) if all(times) else None
         facts = {"group": group, "partitions": len(of_topic), "lag": lag}

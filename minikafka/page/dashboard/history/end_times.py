@@ -1,7 +1,7 @@
 """When a log ended where: lag in records becomes lag in time.
 
 A group that has committed offset 7 has not read record 7 yet, which was written when the log end
-went beyond 7. That moment is interpolated between two looks at the log end.
+went beyond 7. That moment is interpolated between two samples of the log end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_POINTS: Final = 128
 
 class LagTime(NamedTuple):
     """For how long the next record has waited, in ms. Not ``exact``: it has waited longer, since it
-    was there already when the log was first looked at."""
+    was there already at the first sample."""
 
     ms: int
     exact: bool
@@ -47,7 +47,7 @@ class EndTimes:
         return list(zip(self._at_ms, self._ends, strict=True))
 
     def add(self, at_ms: int, end: int) -> None:
-        """Add what a look has found. A smaller end is that of another log of the same name."""
+        """Add a sample. A smaller end is that of another log of the same name."""
         at, ends = self._at_ms, self._ends
         if ends and (end < ends[-1] or at_ms <= at[-1]):
             if end >= ends[-1]:
@@ -64,7 +64,7 @@ class EndTimes:
 
     def lag(self, committed: int, now_ms: int) -> LagTime | None:
         """Return for how long the record ``committed`` has waited, 0 if it is not there yet; None
-        if the log was never looked at."""
+        without any sample."""
         at, ends = self._at_ms, self._ends
         if not ends:
             return None

@@ -1,6 +1,6 @@
-"""Turns looks at a cluster into the numbers of its history. Pure.
+"""Turns samples of a cluster into the numbers of its history. Pure.
 
-A look has counters and log ends; rates are the differences between two looks.
+A sample has counters and log ends; rates are the differences between two samples.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ class Figures(NamedTuple):
 
 def figures(
     before: SampledCluster | None,
-    look: SampledCluster,
+    sample: SampledCluster,
     end_times: Mapping[TopicPartition, EndTimes],
 ) -> Figures:
-    """Return what two looks say. Counters that have become smaller are those of a new broker or
+    """Return what two samples say. Counters that have become smaller are those of a new broker or
     topic, so they have no rate yet."""
-    rates = {} if before is None else _record_rates(before, look)
-    sizes = _topic_sizes(look)
+    rates = {} if before is None else _record_rates(before, sample)
+    sizes = _topic_sizes(sample)
     topics = {
         name: TopicNow(rates.get(name), sizes.get(name))
         for name in sorted(rates.keys() | sizes.keys())
     }
     groups = {
-        name: group_now(committed, look.ends, end_times, look.at_ms)
-        for name, committed in look.committed.items()
+        name: group_now(committed, sample.ends, end_times, sample.at_ms)
+        for name, committed in sample.committed.items()
     }
     values: dict[HistorySeries, float] = {}
     if rates:
         values[HistorySeries("cluster", "", "records")] = sum(rates.values())
     if sizes:
-        values[HistorySeries("cluster", "", "size")] = sum(_broker_sizes(look).values())
-    values |= _broker_values(before, look)
+        values[HistorySeries("cluster", "", "size")] = sum(_broker_sizes(sample).values())
+    values |= _broker_values(before, sample)
     for name, topic in _most(topics, MAX_TOPICS):
         if topic.records_per_s is not None:
             values[HistorySeries("topic", name, "records")] = topic.records_per_s
@@ -117,44 +117,44 @@ def lag_time(
     return None if known is None else known.lag(offset, now_ms)
 
 
-def _record_rates(before: SampledCluster, look: SampledCluster) -> dict[str, float]:
+def _record_rates(before: SampledCluster, sample: SampledCluster) -> dict[str, float]:
     """Return records a second by topic."""
-    passed_ms = look.at_ms - before.at_ms
+    passed_ms = sample.at_ms - before.at_ms
     if passed_ms <= 0:
         return {}
     more: defaultdict[str, int] = defaultdict(int)
-    for tp, end in look.ends.items():
+    for tp, end in sample.ends.items():
         if tp in before.ends:
             more[tp.topic] += max(0, end - before.ends[tp])
     return {name: count * 1000 / passed_ms for name, count in more.items()}
 
 
-def _topic_sizes(look: SampledCluster) -> dict[str, int]:
+def _topic_sizes(sample: SampledCluster) -> dict[str, int]:
     found: defaultdict[str, int] = defaultdict(int)
-    for tp, replicas in look.sizes.items():
+    for tp, replicas in sample.sizes.items():
         found[tp.topic] += max(replicas.values(), default=0)
     return found
 
 
-def _broker_sizes(look: SampledCluster) -> dict[int, int]:
+def _broker_sizes(sample: SampledCluster) -> dict[int, int]:
     found: defaultdict[int, int] = defaultdict(int)
-    for replicas in look.sizes.values():
+    for replicas in sample.sizes.values():
         for broker, size in replicas.items():
             found[broker] += size
     return found
 
 
 def _broker_values(
-    before: SampledCluster | None, look: SampledCluster
+    before: SampledCluster | None, sample: SampledCluster
 ) -> dict[HistorySeries, float]:
     values = {
         HistorySeries("broker", str(broker), "size"): float(size)
-        for broker, size in _broker_sizes(look).items()
+        for broker, size in _broker_sizes(sample).items()
     }
-    passed_ms = 0 if before is None else look.at_ms - before.at_ms
+    passed_ms = 0 if before is None else sample.at_ms - before.at_ms
     if before is None or passed_ms <= 0:
         return values
-    for broker, counters in look.counters.items():
+    for broker, counters in sample.counters.items():
         earlier = before.counters.get(broker, {})
         for name in COUNTERS:
             if name in counters and name in earlier and counters[name] >= earlier[name]:

@@ -1,6 +1,6 @@
-"""Looks at the cluster every ten seconds and keeps what it has found: now, and over the last day.
+"""Takes a sample of the cluster every ten seconds and keeps it: now, and over the last day.
 
-Without a file it looks only while somebody reads the page, as all sources do.
+Without a file it samples only while somebody reads the page, as all sources do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ IDLE_MS: Final = 1_000  # nobody reads the page
 
 
 class Sampler:
-    """``now`` is what the last two looks say. ``has_readers`` says whether somebody reads the page;
-    with a ``file`` the sampler looks in any case."""
+    """``now`` is what the last two samples say. ``has_readers`` says whether somebody reads the
+    page; with a ``file`` the sampler runs in any case."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Sampler:
         self._sizes_due_ms = 0
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Take samples until cancelled."""
         clock = self._world.clock
         try:
             if self._store is not None:
@@ -79,31 +79,31 @@ class Sampler:
                 self._store.close()
 
     async def _sample(self) -> None:
-        """Look once. What cannot be read is missing in the history."""
+        """Take one sample. What cannot be read is missing in the history."""
         try:
-            look = await self.look()
+            sample = await self.read()
         except KafkaError:
             self.newest = None
             return
-        self.take(look)
-        ended_ms = self.history.put(look.at_ms, self.now.values)
+        self.add(sample)
+        ended_ms = self.history.put(sample.at_ms, self.now.values)
         if self._store is None:
             return
-        rows = [row(self.history.fine, look.at_ms)]
+        rows = [row(self.history.fine, sample.at_ms)]
         if ended_ms is not None:
             rows.append(row(self.history.coarse, ended_ms))
         await self._do(self._store.save, rows)
         if ended_ms is not None:
-            await self._do(self._store.save_ends, self._awaited(look))
+            await self._do(self._store.save_ends, self._awaited(sample))
 
-    def _awaited(self, look: SampledCluster) -> dict[TopicPartition, list[tuple[int, int]]]:
+    def _awaited(self, sample: SampledCluster) -> dict[TopicPartition, list[tuple[int, int]]]:
         """Return what is known of partitions that a group has not read to the end, up to a bound:
         only these are needed after a restart."""
         behind = {
             tp: None
-            for committed in look.committed.values()
+            for committed in sample.committed.values()
             for tp, offset in committed.items()
-            if offset < look.ends.get(tp, 0) and tp in self.end_times
+            if offset < sample.ends.get(tp, 0) and tp in self.end_times
         }
         return {tp: self.end_times[tp].points for tp in islice(behind, MAX_SAVED)}
 
@@ -114,17 +114,17 @@ class Sampler:
         except OSError as error:
             event_log("page").error("history_failed", error=str(error))
 
-    def take(self, look: SampledCluster) -> None:
-        """Make a look the newest one."""
-        wanted = sorted({tp for rows in look.committed.values() for tp in rows})[:MAX_COMMITTED]
+    def add(self, sample: SampledCluster) -> None:
+        """Make a sample the newest one."""
+        wanted = sorted({tp for rows in sample.committed.values() for tp in rows})[:MAX_COMMITTED]
         self.end_times = {tp: self.end_times.get(tp) or EndTimes() for tp in wanted}
         for tp, known in self.end_times.items():
-            if tp in look.ends:
-                known.add(look.at_ms, look.ends[tp])
-        self.now = figures(self.newest, look, self.end_times)
-        self.newest = look
+            if tp in sample.ends:
+                known.add(sample.at_ms, sample.ends[tp])
+        self.now = figures(self.newest, sample, self.end_times)
+        self.newest = sample
 
-    async def look(self) -> SampledCluster:
+    async def read(self) -> SampledCluster:
         """Read the cluster in slices. Raises KafkaError if no broker responds."""
         reader, errors = self._reader, list[FailedCall]()
         view = await reader.listed_topics()

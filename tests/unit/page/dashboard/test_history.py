@@ -153,7 +153,7 @@ def test_two_looks_say_rates_lag_and_sizes() -> None:
     before = SampledCluster(
         0, {t0: 100, t1: 7}, {}, {}, {1: {"messages_in": 5, "bytes_in": 100, "requests": 9}}
     )
-    look = SampledCluster(
+    sample = SampledCluster(
         10_000,
         {t0: 200, t1: 5, new: 9},
         {"g": {t0: 150}, "all": {t0: 200, t1: 5}, "unknown": {TopicPartition("u", 0): 1}},
@@ -161,10 +161,10 @@ def test_two_looks_say_rates_lag_and_sizes() -> None:
         {1: {"messages_in": 105, "bytes_in": 600, "requests": 3}, 2: {"bytes_in": 7}},
     )
     times = {tp: EndTimes() for tp in (t0, t1)}
-    for each in (before, look):
+    for each in (before, sample):
         for tp, known in times.items():
             known.add(each.at_ms, each.ends[tp])
-    found = figures(before, look, times)
+    found = figures(before, sample, times)
     assert found.topics == {"t": TopicNow(10.0, 1030)}  # a new topic has no rate yet
     assert found.groups == {
         "g": GroupNow(50, 5_000, True),
@@ -187,7 +187,7 @@ def test_two_looks_say_rates_lag_and_sizes() -> None:
         ("group", "all", "lag"): 0,
         ("group", "all", "lag_ms"): 0,
     }
-    assert figures(None, look, times).topics["t"].records_per_s is None
+    assert figures(None, sample, times).topics["t"].records_per_s is None
 
 
 # ------------------------------------------------------------------------------------ the file

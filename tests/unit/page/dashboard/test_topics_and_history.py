@@ -66,11 +66,11 @@ def test_two_looks_at_a_cluster_say_what_happens(cluster: InsideCluster) -> None
         async with cluster.admin() as admin:
             world = real_world()
             sampler = Sampler(world, ClusterReader(admin), lambda _: world.network, lambda: True)
-            before = await sampler.look()
-            sampler.take(before)
+            before = await sampler.read()
+            sampler.add(before)
             await produce(cluster, 10)
-            look = await sampler.look()
-            sampler.take(look._replace(at_ms=before.at_ms + 10_000))
+            sample = await sampler.read()
+            sampler.add(sample._replace(at_ms=before.at_ms + 10_000))
             return sampler
 
     now = cluster.call(looks()).now
