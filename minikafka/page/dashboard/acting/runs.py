@@ -64,6 +64,9 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class ActRuns:
+    """The acts that run, and the last ones that have ended: a page that is loaded again finds them.
+    An act runs on when its browser goes."""
+
     def __init__(self, clock: Clock, spawn: Spawn) -> None:
         self._clock = clock
         self._spawn = spawn
@@ -96,8 +99,8 @@ class ActRuns:
         except asyncio.CancelledError:
             outcome.set_exception(HttpError(UNAVAILABLE, "The page was stopped."))
             raise
-        except Exception as error:  # the caller's, who may have gone
-            run.reply = {"errors": str(error)}
+        except Exception as error:  # raised to the caller, and kept if the browser has gone
+            run.reply = {"errors": str(error) or type(error).__name__}
             outcome.set_exception(error)
         finally:
             run.ended_ms = self._clock.wall_ms()
