@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import io
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from playwright.sync_api import Browser, Page
 from minikafka.page.learn.chapters import chapter
 from minikafka.page.learn.chapters.table import TABLE
 from minikafka.page.learn.story import play_through
-from scripts.lib.screenshots import chromium
+from scripts.lib.screenshots import chromium, page_of
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "learn"
 SIZE: Final = (1280, 800)
@@ -109,20 +108,9 @@ def moment(name: str, key: str) -> Moment:
     return Moment(found.t_us, found.number)
 
 
-@contextmanager
-def served() -> Iterator[str]:
+def served() -> AbstractContextManager[str]:
     """Serve learn mode; the value is the address of its page."""
-    command = [sys.executable, "-m", "minikafka", "learn", "--port", "0", "--language", "en"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        if not first.startswith("page="):
-            raise SystemExit(f"learn mode did not start: {first}")
-        yield first.split()[0].removeprefix("page=")
-    finally:
-        process.terminate()
-        process.wait()
+    return page_of("learn", "--language", "en")
 
 
 def pictures(

@@ -89,15 +89,15 @@ def shown() -> Iterator[str]:
         recording = str(Path(folder) / "recording.ndjson")
         record = [sys.executable, "-m", "scripts.lib.recordings", recording, str(DEFAULT_SEED)]
         subprocess.run(record, check=True, stdout=subprocess.DEVNULL)
-        with page("--recording", recording) as address:
+        with page_of("ui", "--recording", recording) as address:
             yield address
 
 
 @contextmanager
-def page(*words: str) -> Iterator[str]:
-    """Yield the address of the page of `minikafka ui` with these words."""
+def page_of(verb: str, *words: str) -> Iterator[str]:
+    """Yield the address of the page of a verb, `ui` or `learn`, with these words."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "minikafka", "ui", *words, "--port", "0"],
+        [sys.executable, "-m", "minikafka", verb, *words, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -118,7 +118,7 @@ def a_cluster() -> Iterator[str]:
     with InsideCluster(3) as cluster:
         cluster.create_topic("orders", partitions=6, replication_factor=3)
         asyncio.run(write_orders(cluster.bootstrap))
-        with page("--bootstrap-server", cluster.bootstrap) as address:
+        with page_of("ui", "--bootstrap-server", cluster.bootstrap) as address:
             yield address
 
 
