@@ -81,9 +81,11 @@ function Records({ state, api, go, params }) {
  */
 function useQuery({ reader, params, go, ready, setNewestFirst }) {
   const [query, setQuery] = useState(() => queryOf(params, decodingsOf));
-  const shown = useRef(""); // the address whose records are shown
   const address = (/** @type {Query} */ one, /** @type {boolean} */ tails) => ({ ...addressOf(one), tail: tails ? 1 : null });
   const textOf = (/** @type {Query} */ one, /** @type {boolean} */ tails) => hashOf("records", address(one, tails));
+  // The address whose records are shown. Without a topic there is nothing to read, and what is typed
+  // into the form meanwhile stays.
+  const shown = useRef(query.topic ? "" : textOf(query, false));
   /** @param {Query} one @param {boolean} tails */
   const run = (one, tails) => {
     shown.current = textOf(one, tails);
