@@ -225,11 +225,13 @@ async def changed_subscriptions(talk: Conversation) -> None:
 
 
 async def expressions(talk: Conversation) -> None:
-    """Topics are given up before a new regular expression is resolved, in the same epoch."""
+    """The topics are to be given up at once, in the same epoch, while the new regular expression
+    is being resolved."""
     talk.group = "regex"
     await talk.beat("joins", "m1", 0, **JOINS)
     regex = {"subscribed_topic_names": [], "subscribed_topic_regex": "kb|kc"}
     await talk.beat("is to revoke", "m1", 1, **regex)
+    await talk.until_resolved()
     await talk.beat("has revoked", "m1", 1, topic_partitions=[], until_epoch=2)
     await talk.beat("another subscribes by it", "m2", 0, **{**JOINS, **regex})
     await talk.beat("is to revoke again", "m1", 2)

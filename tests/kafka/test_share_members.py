@@ -254,11 +254,11 @@ async def settings(talk: Conversation) -> None:
             "consumer.session.timeout.ms": "46000",
         },
     )
+    await talk.until_interval("as altered", 7000)  # after an answer they are not yet everywhere
     await talk.describe_settings("as altered", TUNED)
-    await talk.until_interval("as altered", 7000)
     await talk.alter_settings("settings back", {beat: None, session: None})
-    await talk.describe_settings("as they were", TUNED)
     await talk.until_interval("as it was", 5000)
+    await talk.describe_settings("as they were", TUNED)
 
 
 SCENES = (refusals, settings, members, other_protocols, changes, offsets)

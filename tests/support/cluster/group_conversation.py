@@ -150,8 +150,29 @@ class GroupConversation:
             for each in fields(value):
                 self._tidy(getattr(value, each.name))
 
+    async def until_resolved(self) -> None:
+        """Wait until a regular expression of the group is resolved, which is in the background."""
+
+        def is_resolution(record: GroupRecord) -> bool:
+            return record.group_id == self.group and isinstance(
+                record.value, ConsumerGroupRegularExpressionValue
+            )
+
+        while not any(is_resolution(record) for record in await self._stored()):
+            await asyncio.sleep(0.1)
+
     async def records(self) -> list[str]:
         """Return the records of the groups, and check that we would write their bytes."""
+        names = self._groups - {self._without}
+        found = [record for record in await self._stored() if record.group_id in names]
+        hashes = _hashes(self.ids, self._partitions)
+        return [
+            text
+            for _, some in groupby(found, _kind)
+            for text in sorted(self._text(record, hashes) for record in some)
+        ]
+
+    async def _stored(self) -> list[GroupRecord]:
         name = "__consumer_offsets"
         topic = FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])
         response = await self.request(FetchRequest(max_wait_ms=100, topics=[topic]), 11)
@@ -161,14 +182,8 @@ class GroupConversation:
             if _is_compared(decoded):
                 assert decoded is not None
                 assert encode_record(decoded) == (record.key, record.value)
-                if decoded.group_id in self._groups - {self._without}:
-                    found.append(decoded)
-        hashes = _hashes(self.ids, self._partitions)
-        return [
-            text
-            for _, some in groupby(found, _kind)
-            for text in sorted(self._text(record, hashes) for record in some)
-        ]
+                found.append(decoded)
+        return found
 
     def _text(self, record: GroupRecord, hashes: Mapping[int, tuple[str, ...]]) -> str:
         assert isinstance(record, ModernGroupRecord | GroupStored)

@@ -196,7 +196,12 @@ class Lives(RuleBasedStateMachine):
         self.partition.complete(transition, written, self.now_ms)
         for row in transition.batches:
             for offset in range(row.first_offset, row.last_offset + 1):
-                if not written and self.held[offset][1] > self.now_ms:
+                # Releases are archived when the log deletes their records, written or not.
+                is_gone = (
+                    offset < self.partition.start_offset
+                    and row.delivery_state == RecordState.AVAILABLE
+                )
+                if not written and not is_gone and self.held[offset][1] > self.now_ms:
                     continue
                 del self.held[offset]
                 if written and row.delivery_state == RecordState.ACKNOWLEDGED:
