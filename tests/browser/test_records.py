@@ -57,20 +57,20 @@ def serve(process: FakePageProcess, records: Records) -> Records:
 
 
 @pytest.mark.mission("GLASS-122")
-def test_what_is_typed_before_the_state_of_the_cluster_is_here_stays(open_page: OpenPage) -> None:
-    late = cluster()
-    messages, late.messages = late.messages, []
-    with late.running() as process:
-        tab = open_page(process.address, viewport=SIZE)
-        opened(tab, process, "records")
-        topic = tab.locator("[name=topic]")
-        topic.fill("orders")
-        for message in messages:
-            process.send(message)
-        expect(tab.locator(".cluster-id")).to_be_visible()
-        expect(topic).to_have_value("orders")
-        browse(tab)
-        expect(shown_records(tab)).to_have_count(100)
+def test_the_form_is_there_once_the_page_knows_its_cluster(
+    tab: Page, process: FakePageProcess
+) -> None:
+    """What is typed into it is not overwritten by the address."""
+    messages, process.messages = process.messages, []
+    opened(tab, process, "records?topic=orders")
+    topic = tab.locator("[name=topic]")
+    expect(tab.get_by_role("navigation").first).to_be_visible()
+    expect(topic).to_have_count(0)
+    for message in messages:
+        process.send(message)
+    topic.fill("payments")
+    expect(shown_records(tab)).to_have_count(100)
+    expect(topic).to_have_value("payments")
 
 
 # ---------------------------------------------------------------------------------------- searches

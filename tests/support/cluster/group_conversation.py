@@ -153,12 +153,14 @@ class GroupConversation:
     async def until_resolved(self) -> None:
         """Wait until a regular expression of the group is resolved, which is in the background."""
 
-        def is_resolution(record: GroupRecord) -> bool:
-            return record.group_id == self.group and isinstance(
-                record.value, ConsumerGroupRegularExpressionValue
-            )
-
-        while not any(is_resolution(record) for record in await self._stored()):
+        while True:
+            for record in await self._stored():
+                if (
+                    isinstance(record, ModernGroupRecord)
+                    and isinstance(record.value, ConsumerGroupRegularExpressionValue)
+                    and record.group_id == self.group
+                ):
+                    return
             await asyncio.sleep(0.1)
 
     async def records(self) -> list[str]:

@@ -20,16 +20,21 @@ const APPLY_MS = 400; // after the last change of a filter, while a tail is show
 
 /** @typedef {import("../parts/record_query.js").Query} Query */
 
+/** There is nothing to type before the page knows its cluster. @param {any} props */
+function Records(props) {
+  const { hello } = props.state;
+  if (hello?.live === false) return html`<${Empty} title="A recording has no records.">Records are read from the brokers of a live cluster.<//>`;
+  return hello && html`<${LiveRecords} ...${props} />`;
+}
+
 /** @param {any} props */
-function Records({ state, api, go, params }) {
+function LiveRecords({ state, api, go, params }) {
   const [form, setForm] = useState(/** @type {any} */ (null));
   const [formKey, setFormKey] = useState(0);
   const [newestFirst, setNewestFirst] = useState(false);
   const [trouble, setTrouble] = useState("");
   const reader = useRecords(api);
-  const live = state.hello?.live !== false;
-  const { query, setQuery, show, tail, stopTail } = useQuery({ reader, params, go, ready: Boolean(state.hello) && live, setNewestFirst });
-  if (!live) return html`<${Empty} title="A recording has no records.">Records are read from the brokers of a live cluster.<//>`;
+  const { query, setQuery, show, tail, stopTail } = useQuery({ reader, params, go, setNewestFirst });
   const reason = reasonAgainst(state, "produce");
   const topic = reader.query?.topic;
   const showForm = (/** @type {any} */ next) => {
@@ -77,19 +82,16 @@ function Records({ state, api, go, params }) {
 
 /**
  * The query of the form, and what makes it the query of the address, whose records are shown.
- * @param {{reader: ReturnType<typeof useRecords>, params: Record<string, string>, go: any, ready: boolean, setNewestFirst: (on: boolean) => void}} props
+ * @param {{reader: ReturnType<typeof useRecords>, params: Record<string, string>, go: any, setNewestFirst: (on: boolean) => void}} props
  */
-function useQuery({ reader, params, go, ready, setNewestFirst }) {
+function useQuery({ reader, params, go, setNewestFirst }) {
   const [query, setQuery] = useState(() => queryOf(params, decodingsOf));
+  const shown = useRef(""); // the address whose records are shown
   const address = (/** @type {Query} */ one, /** @type {boolean} */ tails) => ({ ...addressOf(one), tail: tails ? 1 : null });
   const textOf = (/** @type {Query} */ one, /** @type {boolean} */ tails) => hashOf("records", address(one, tails));
-  // The address whose records are shown. Without a topic there is nothing to read, and what is typed
-  // into the form meanwhile stays.
-  const shown = useRef(query.topic ? "" : textOf(query, false));
   /** @param {Query} one @param {boolean} tails */
   const run = (one, tails) => {
     shown.current = textOf(one, tails);
-    setQuery(one);
     if (!one.topic) return reader.reset();
     if (tails || one.start === "last") setNewestFirst(true);
     else setNewestFirst(false);
@@ -98,13 +100,13 @@ function useQuery({ reader, params, go, ready, setNewestFirst }) {
   const open = (/** @type {Query} */ one, /** @type {boolean} */ tails) =>
     (textOf(one, tails) === shown.current ? void run(one, tails) : go("records", address(one, tails)));
   useEffect(() => {
-    if (!ready) return;
     const [next, tails] = [queryOf(params, decodingsOf), params.tail === "1"];
     const text = textOf(next, tails);
     if (text === shown.current) return;
+    if (shown.current !== "") setQuery(next); // at first the form has it already
     void run(next, tails);
     if (next.topic && text !== location.hash) replace("records", address(next, tails)); // with what is remembered
-  }, [params, ready]);
+  }, [params]);
   useEffect(() => {
     if (!reader.tailing || textOf(query, true) === shown.current) return undefined;
     const timer = setTimeout(() => {
