@@ -25,6 +25,7 @@ WATCHED_S: Final = 10.0
 PATIENCE_S: Final = 180.0
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": 3_000}
 GROUPS: Final = 100
+SHARING: Final = 2  # members of one connection: a broker's descriptors may not suffice for more
 HEARTBEAT_S: Final = 5  # group.consumer.heartbeat.interval.ms
 BEATEN_S: Final = 20
 PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
@@ -104,39 +105,50 @@ async def longest_gaps(bootstrap: str, protocol: str) -> tuple[float, float]:
 
 
 class Heart:
-    """A member of a consumer group that has the protocol of KIP-848, over a connection that it
-    shares. ``beat`` is its request while it has nothing to say."""
+    """A member of a consumer group that has the protocol of KIP-848. ``beat`` says what it owns
+    after that has changed, and else nothing, as clients do."""
 
     def __init__(self, connection: Connection, group_id: str) -> None:
         self._connection = connection
         self._named = {"group_id": group_id, "member_id": str(uuid4())}
         self._epoch = 0
+        self._news: dict[str, Any] = {}
 
     async def join(self) -> None:
         """Raises RuntimeError if the broker refuses."""
-        first = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        await self._send(subscribed_topic_names=[TOPIC], **first)
+        self._news = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+        await self._send(subscribed_topic_names=[TOPIC])
 
     async def beat(self) -> bool:
-        """Return whether the member has a new epoch. Raises RuntimeError if the broker refuses."""
+        """Return whether the member has a new epoch or a new assignment.
+
+        Raises RuntimeError if the broker refuses."""
         before = self._epoch
         await self._send()
-        return self._epoch != before
+        return self._epoch != before or bool(self._news)
 
     async def _send(self, **values: Any) -> None:
         key = ApiKey.CONSUMER_GROUP_HEARTBEAT
-        request = frame(key, member_epoch=self._epoch, **self._named, **values)
-        self._epoch = accepted(key, await self._connection.exchange(request)).member_epoch
+        said = {**self._named, **self._news, **values}
+        response = accepted(
+            key, await self._connection.exchange(frame(key, member_epoch=self._epoch, **said))
+        )
+        self._epoch, assignment = response.member_epoch, response.assignment
+        rows = None if assignment is None else assignment.topic_partitions
+        self._news = {} if rows is None else {"topic_partitions": rows}
 
 
 async def beaten(bootstrap: str) -> float:
     """Let all members join, and send their heartbeats in time for ``BEATEN_S``. Return the share
     of one processor that this takes the broker, in percent."""
     port = int(bootstrap.rpartition(":")[2])
-    groups = []
+    groups: list[list[Heart]] = []
     for number in range(GROUPS):
-        connection = await Connection.open(port)
-        groups.append([Heart(connection, f"group-{number}") for _ in range(MEMBERS)])
+        group_id = f"group-{number}"
+        groups.append([])
+        for _ in range(MEMBERS // SHARING):
+            connection = await Connection.open(port)
+            groups[-1] += [Heart(connection, group_id) for _ in range(SHARING)]
     await asyncio.gather(*map(until_stable, groups))
     before_s = cpu_s(bootstrap)
     await asyncio.gather(*(beat_in_time(*each) for each in enumerate(groups)))
@@ -144,7 +156,7 @@ async def beaten(bootstrap: str) -> float:
 
 
 async def until_stable(hearts: Sequence[Heart]) -> None:
-    """Let members join, and send heartbeats until none has a new epoch."""
+    """Let members join, and send heartbeats until none has anything new."""
     for heart in hearts:
         await heart.join()
     async with asyncio.timeout(PATIENCE_S):
