@@ -40,6 +40,7 @@ async def write_and_read(producer: Producer, reader: Any) -> None:
         await producer.send_and_wait("t", b"v")
 
 
+@pytest.mark.mission("CFAST-6")
 @pytest.mark.parametrize("shares", [False, True])
 def test_clients_follow_the_leader_that_is_named(shares: bool) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

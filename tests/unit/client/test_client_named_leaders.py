@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from minikafka.client import Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
@@ -21,6 +23,7 @@ def without_metadata(cluster: FakeCluster) -> None:
     cluster.seen.clear()
 
 
+@pytest.mark.mission("CFAST-6")
 @jumping
 async def test_a_producer_sends_again_at_once_to_the_leader_that_is_named() -> None:
     async with producing() as (producer, cluster):
@@ -37,6 +40,7 @@ async def test_a_producer_sends_again_at_once_to_the_leader_that_is_named() -> N
         assert len(cluster.requests(ApiKey.PRODUCE)) == 6
 
 
+@pytest.mark.mission("CFAST-6")
 @jumping
 async def test_a_leader_that_metadata_did_not_have_is_reached_at_the_address_beside_it() -> None:
     world = client_world()
@@ -57,6 +61,7 @@ async def test_a_leader_that_metadata_did_not_have_is_reached_at_the_address_bes
         assert not cluster.requests(ApiKey.METADATA)
 
 
+@pytest.mark.mission("CFAST-6")
 @jumping
 async def test_a_consumer_takes_over_the_epoch_of_a_leader_that_stayed() -> None:
     async with consuming() as (consumer, cluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def views(draw: st.DrawFn) -> ClusterView:
     return merge(ClusterView(), MetadataResponse(brokers=brokers, topics=topics), ())
 
 
+@pytest.mark.mission("CFAST-6")
 @given(views(), rows, endpoints)
 def test_each_partition_has_the_newest_leader_with_an_address(
     view: ClusterView,

@@ -138,6 +138,7 @@ def test_a_broker_whose_new_listener_accepts_connections_is_not_gone() -> None:
     play(work)
 
 
+@pytest.mark.mission("GONE-3")
 @pytest.mark.parametrize(("accepting", "refused"), [(set(), True), ({"::1:9002"}, False)])
 def test_every_address_of_an_endpoint_has_to_refuse(accepting: set[str], refused: bool) -> None:
     async def work(other: OtherBroker, cache: MetadataCache) -> None:

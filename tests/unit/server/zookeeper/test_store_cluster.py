@@ -92,7 +92,7 @@ async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStor
         await twin.register_broker(node(1))
 
 
-@pytest.mark.mission("GONE-5")
+@pytest.mark.mission("GONE-3")
 async def test_a_registration_is_removed_only_as_it_was_read(
     zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
