@@ -12,6 +12,7 @@ from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.cluster_view import ClusterView, Node, TopicView, merge, metadata_request
 from minikafka.core.client.errors import STALE_METADATA, is_hopeless
 from minikafka.core.client.metadata_refresh import MetadataRefresh
+from minikafka.core.client.named_leaders import LeaderRow, NodeEndpoint, with_named_leaders
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -87,6 +88,26 @@ class Metadata:
         if code in STALE_METADATA:
             self._refresh.doubt(topic_partition, broker_id, self.view, self._now_ms())
             self._rescheduled.set()
+
+    def note_leader_errors(
+        self,
+        broker_id: int,
+        rows: Mapping[TopicPartition, LeaderRow],
+        endpoints: Iterable[NodeEndpoint],
+    ) -> None:
+        """Note the errors in the rows of a broker's response. Newer leaders that it names beside
+        them are in the view at once (KIP-951); the other errors count as in
+        ``note_leader_error``."""
+        failed = {tp: row for tp, row in rows.items() if row.error_code}
+        if not failed:
+            return
+        before = self.view
+        view = with_named_leaders(before, failed, endpoints)
+        if view is not before:
+            self._replace_view(view)
+        for tp, row in failed.items():
+            if view.partition(tp) == before.partition(tp):
+                self.note_leader_error(tp, broker_id, ErrorCode(row.error_code))
 
     async def wait_for_brokers(self, timeout_ms: int) -> Mapping[int, Node]:
         """Wait until the brokers of the cluster are known, and return them. Raises KafkaError."""
@@ -207,10 +228,14 @@ class Metadata:
             self._config.allow_auto_create_topics and not everything,
         )
         response = await self._connections.request_any(request)
-        self.view = merge(self.view, response, () if everything else self._topics)
+        view = merge(self.view, response, () if everything else self._topics)
         self.knows_all = everything
-        self._connections.set_nodes(self.view.nodes)
         self._last_error = None
+        self._replace_view(view)
+
+    def _replace_view(self, view: ClusterView) -> None:
+        self.view = view
+        self._connections.set_nodes(view.nodes)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -12,7 +12,6 @@ from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.consumer.fetch_requests import (
-    FETCH_VERSION,
     FetchLimits,
     SessionFetches,
     is_fetched_again,
@@ -25,6 +24,7 @@ from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import PartitionData
 
 
@@ -186,13 +186,17 @@ class Fetcher:
     async def _fetch(self, leader: int, offsets: Mapping[TopicPartition, int]) -> None:
         arrived, session = False, self._session
         try:
+            await session.connections.connect(leader)
+            _, served = session.connections.versions(leader).get(ApiKey.FETCH, (0, 0))
+            request, version = self._requests.build(leader, offsets, session.metadata.view, served)
             response = await session.connections.request(
                 leader,
-                self._requests.build(leader, offsets, session.metadata.view),
-                highest_version=FETCH_VERSION,
+                request,
+                highest_version=version,
                 timeout_ms=session.config.request_timeout_ms + self._config.max_wait_ms,
             )
             rows = self._requests.handle_response(leader, response)
+            session.metadata.note_leader_errors(leader, dict(rows), response.node_endpoints)
         except KafkaError as error:
             self._requests.handle_error(leader)
             self._sources.clear(offsets)
@@ -228,7 +232,7 @@ class Fetcher:
             code = ErrorCode(row.error_code)
             if code is not ErrorCode.NONE:
                 failure = code
-                self._partition_failed(leader, tp, offset, code)
+                self._partition_failed(tp, offset, code)
             elif row.preferred_read_replica >= 0:
                 now_ms = self._session.world.clock.monotonic_ms()
                 self._sources.prefer(tp, row.preferred_read_replica, now_ms)
@@ -254,17 +258,13 @@ class Fetcher:
         )
         self._positions.fetched(tp, chunk, row.high_watermark, row.last_stable_offset)
 
-    def _partition_failed(
-        self, leader: int, tp: TopicPartition, offset: int, code: ErrorCode
-    ) -> None:
+    def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
         elsewhere = self._sources.clear([tp])
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and elsewhere:
             return  # a follower may be behind, or ahead in deletions; ask the leader
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
             self._positions.reset(tp, self._config.reset_timestamp)
-        elif is_fetched_again(code):
-            self._session.metadata.note_leader_error(tp, leader, code)
-        else:
+        elif not is_fetched_again(code):
             self._error = KafkaError(code, f"{tp} at offset {offset}")
 
     def _back_off(self, backoffs: BrokerBackoffs, leader: int, code: ErrorCode) -> None:

@@ -260,8 +260,7 @@ class ShareConsumer(Client):
     def _places_by_leader(self) -> dict[int, list[SharePlace]]:
         """Return the assigned partitions by their leaders. A leader that has lost all of them is
         still sent what is to be acknowledged."""
-        view = self.session.metadata.view
-        names = {topic.topic_id: topic.name for topic in view.topics.values()}
+        view, names = self.session.metadata.view, self._topic_names()
         found: dict[int, list[SharePlace]] = {
             node_id: [] for node_id, session in self._sessions.items() if session.is_open
         }
@@ -282,8 +281,11 @@ class ShareConsumer(Client):
         try:
             call: Call[Any] = Call(request, _whole)
             response = await self.session.call_within(node_id, call, timeout_ms)
+            self._note_leader_errors(node_id, response)
             fetched = session.fetched(response, self._config.check_crcs)
         except KafkaError as error:
+            for place in places:
+                self.session.metadata.note_leader_error(place.topic_partition, node_id, error.code)
             lost = session.lost(error.code)
             if not error.retriable:
                 raise
@@ -320,8 +322,7 @@ class ShareConsumer(Client):
                 converted = self._convert(plain(record))
                 record = ShareRecord(*converted, record.delivery_count)
             records.append(record)
-        for topic_partition, error in fetched.errors.items():
-            self.session.metadata.note_leader_error(topic_partition, node_id, error.code)
+        for error in fetched.errors.values():
             if not error.retriable:
                 raise error
         return records
@@ -339,10 +340,24 @@ class ShareConsumer(Client):
         call: Call[Any] = Call(session.acknowledge_request(closes), _whole)
         try:
             response = await self.session.call(node_id, call, deadline_ms)
+            self._note_leader_errors(node_id, response)
             self._note(session.acknowledged(response))
         except KafkaError as error:
             self._note(session.lost(error.code))
             self.session.metadata.note_error(error.code)
+
+    def _note_leader_errors(self, node_id: int, response: Any) -> None:
+        names = self._topic_names()
+        rows = {
+            TopicPartition(names[topic.topic_id], row.partition_index): row
+            for topic in response.responses
+            for row in topic.partitions
+            if topic.topic_id in names
+        }
+        self.session.metadata.note_leader_errors(node_id, rows, response.node_endpoints)
+
+    def _topic_names(self) -> dict[UUID, str]:
+        return {topic.topic_id: topic.name for topic in self.session.metadata.view.topics.values()}
 
     def _note(self, outcomes: AcknowledgeErrors) -> None:
         for topic_partition, error in outcomes.items():

@@ -233,10 +233,11 @@ class Sender:
             responses = await self._request(leader, batches)
         except KafkaError as error:
             for batch in batches:
-                self._refused(leader, batch, error)
+                self._session.metadata.note_leader_error(batch.topic_partition, leader, error.code)
+                self._refused(batch, error)
         else:
             for batch in batches:
-                self._settle(leader, batch, responses[batch.topic_partition])
+                self._settle(batch, responses[batch.topic_partition])
         finally:
             self._in_flight[leader] -= 1
             self.wake()
@@ -270,12 +271,13 @@ class Sender:
             leader, call.request, highest_version=call.highest_version
         )
         outcomes = call.read(response)
+        self._session.metadata.note_leader_errors(leader, outcomes, response.node_endpoints)
         missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return {
             batch.topic_partition: outcomes.get(batch.topic_partition, missing) for batch in batches
         }
 
-    def _settle(self, leader: int, batch: Batch, response: PartitionProduceResponse) -> None:
+    def _settle(self, batch: Batch, response: PartitionProduceResponse) -> None:
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             if self.sequences is not None:
@@ -285,11 +287,9 @@ class Sender:
             return
         else:
             text = response.error_message or str(batch.topic_partition)
-            self._refused(leader, batch, KafkaError(code, text))
+            self._refused(batch, KafkaError(code, text))
 
-    def _refused(self, leader: int, batch: Batch, error: KafkaError) -> None:
-        metadata = self._session.metadata
-        metadata.note_leader_error(batch.topic_partition, leader, error.code)
+    def _refused(self, batch: Batch, error: KafkaError) -> None:
         verdict = BatchOutcome.RETRY if error.retriable else BatchOutcome.FAIL
         if self.sequences is not None:
             verdict = self.sequences.refused(batch, error.code, error.retriable)

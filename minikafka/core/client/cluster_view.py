@@ -138,20 +138,26 @@ def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -
     nodes = {
         row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in response.brokers
     }
-    leaders = {
-        TopicPartition(name, view.partition): view.leader
-        for name, topic in topics.items()
-        for view in topic.partitions.values()
-        if view.leader in nodes
-    }
     return ClusterView(
         version=old.version + 1,
         cluster_id=response.cluster_id,
         controller_id=response.controller_id,
         nodes=dict(sorted(nodes.items())),
         topics=dict(sorted(topics.items())),
-        leaders=leaders,
+        leaders=reachable_leaders(topics, nodes),
     )
+
+
+def reachable_leaders(
+    topics: Mapping[str, TopicView], nodes: Mapping[int, Node]
+) -> dict[TopicPartition, int]:
+    """Return the leaders of all partitions whose leader is among ``nodes``."""
+    return {
+        TopicPartition(name, view.partition): view.leader
+        for name, topic in topics.items()
+        for view in topic.partitions.values()
+        if view.leader in nodes
+    }
 
 
 def newer(old: TopicView | None, new: TopicView) -> TopicView:

@@ -8,9 +8,10 @@ leaderships, and nothing else.
 Each broker holds a connection without requests to every other live broker. When one ends, these
 have to hold before the other broker counts as gone:
 
-1. the broker is still registered as it was when the connection was opened (the czxid is the same);
-2. each of its listeners refuses a new connection (ECONNREFUSED), and does so again ``AGAIN_MS``
-   later.
+1. the broker is still registered as it was when the connection was opened (the czxid and the
+   version are the same);
+2. each of its listeners refuses a new connection (ECONNREFUSED) at each of its addresses, and does
+   so again ``AGAIN_MS`` later.
 
 A time-out, a host that does not respond, and a connection that opens (a stopped process, a cut
 link) are no evidence: the session decides, as in Kafka.
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.cluster import Broker, Endpoint
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, CoordinationError, Network
 from minikafka.server.broker.metadata.cache import MetadataCache
@@ -67,7 +68,7 @@ class BrokerWatch:
         self._inter_broker = inter_broker
         self._log = log or event_log("broker-watch", broker=broker_id)
         self._tasks: asyncio.TaskGroup | None = None
-        self._watching: dict[int, tuple[Endpoint, asyncio.Task[None]]] = {}
+        self._watching: dict[int, tuple[Broker, asyncio.Task[None]]] = {}
         cache.on_new_brokers(self._follow)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -81,24 +82,22 @@ class BrokerWatch:
         self._watching.clear()
 
     def _follow(self) -> None:
-        """Watch the live brokers of the metadata, and no others."""
+        """Watch the live brokers of the metadata, and no others. One that registers other endpoints
+        is watched from the beginning: the evidence has to concern these."""
         if self._tasks is None:
             return
-        found = {
-            broker.id: endpoint
-            for broker in self._cache.live_brokers()
-            if broker.id != self._broker_id
-            and (endpoint := broker.endpoint(self._inter_broker)) is not None
-        }
-        for broker_id, (endpoint, task) in list(self._watching.items()):
-            if found.get(broker_id) != endpoint:
+        found = {broker.id: broker for broker in self._cache.live_brokers()}
+        found.pop(self._broker_id, None)
+        for broker_id, (broker, task) in list(self._watching.items()):
+            if broker_id not in found or found[broker_id].endpoints != broker.endpoints:
                 task.cancel()
                 del self._watching[broker_id]
-        for broker_id, endpoint in found.items():
-            if broker_id not in self._watching:
+        for broker_id, broker in found.items():
+            endpoint = broker.endpoint(self._inter_broker)
+            if broker_id not in self._watching and endpoint is not None:
                 name = f"broker-watch-{broker_id}"
                 task = self._tasks.create_task(self._watch(broker_id, endpoint), name=name)
-                self._watching[broker_id] = endpoint, task
+                self._watching[broker_id] = broker, task
 
     async def _watch(self, broker_id: int, endpoint: Endpoint) -> None:
         registration: RegisteredBroker | None = None  # as of the last connection that was opened
@@ -171,15 +170,25 @@ async def are_refused(network: Network, clock: Clock, endpoints: Iterable[Endpoi
 
 
 async def _is_refused(network: Network, endpoint: Endpoint) -> bool:
+    """Return whether every address of an endpoint refuses a connection. They are tried one by one:
+    the error of an attempt to connect to several of them does not say what each one did."""
     try:
         async with asyncio.timeout(PROBE_LIMIT_S):
-            transport, _ = await network.connect(
-                lambda: _Watched(lambda: None), endpoint.host, endpoint.port
-            )
-    except ConnectionRefusedError:
-        return True
+            addresses = await network.addresses(endpoint.host)
+            for address in addresses:
+                if not await _refuses(network, address, endpoint.port):
+                    return False
     except OSError:  # TimeoutError is one
         return False
+    return bool(addresses)
+
+
+async def _refuses(network: Network, address: str, port: int) -> bool:
+    """Raises OSError for what is no answer."""
+    try:
+        transport, _ = await network.connect(lambda: _Watched(lambda: None), address, port)
+    except ConnectionRefusedError:
+        return True
     transport.abort()
     return False
 

@@ -63,6 +63,7 @@ class Server:
         self._accept_events = EventRates(burst=1)
         self._next_number = 0
         self._sweeper: TimerHandle | None = None
+        self._is_ended = False
         self._all_gone: asyncio.Future[None] | None = None
 
     @property
@@ -101,19 +102,10 @@ class Server:
         for connection in list(self._connections.values()):
             connection.flow.end_reason(Pause.STARTING)
 
-    def stop_accepting(self) -> None:
-        """Close the listening socket; accepted connections stay open."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-
     async def close(self, grace_ms: int = 1000) -> None:
         """Stop accepting and close every connection. Written bytes are sent for at most
         ``grace_ms``; then the remaining connections are aborted."""
-        self.stop_accepting()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        self._stop_accepting()
         if not self._connections:
             return
         self._all_gone = asyncio.get_running_loop().create_future()
@@ -125,11 +117,19 @@ class Server:
 
     def abandon(self) -> None:
         """Stop at once, as where the process is killed: nothing that is written is waited for."""
-        self.stop_accepting()
+        self._stop_accepting()
+        self._abort_all()
+
+    def _stop_accepting(self) -> None:
+        """Close the listening socket. A connection that the loop has accepted and not made yet is
+        closed by ``opened``."""
+        self._is_ended = True
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        self._abort_all()
 
     # -- for connections
 
@@ -146,7 +146,7 @@ class Server:
             return
         if outcome is not None:
             self._throttle(connection, outcome)
-        if self._all_gone is not None:
+        if self._is_ended:
             connection.close()
         elif self.sasl is not None:
             self.sasl.begin(connection, self._on_frame)  # a certificate is not who the client is

@@ -59,6 +59,7 @@ from minikafka.server.node.event_feed import EventFeed
 from minikafka.server.node.listeners import BrokerListeners, Serving
 from minikafka.server.node.loop_stalls import LoopStalls
 from minikafka.server.node.metric_windows import MetricWindows
+from minikafka.server.node.node_tasks import NodeTasks
 from minikafka.server.node.registration import BrokerRegistration
 from minikafka.server.node.wiring import BrokerParts
 from minikafka.server.storage.directories.log_manager import LogManager
@@ -201,7 +202,7 @@ class BrokerNode:
 
     async def _run(self) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with NodeTasks() as tasks:
                 tasks.create_task(self._raise_failure(), name="failure-watch")
                 await self._start_unless_stopped(tasks)
                 await self._stop_requested.wait()

@@ -36,10 +36,12 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 class RegisteredBroker(NamedTuple):
     """A broker as it is registered. Its epoch is the czxid of the znode, ``session`` the id of the
-    session that owns it; 0 for a znode that was created by hand."""
+    session that owns it; 0 for a znode that was created by hand. ``zk_version`` changes with the
+    broker's endpoints."""
 
     broker: Broker
     session: int
+    zk_version: int
 
 
 class ZkClusterStore:
@@ -138,7 +140,7 @@ class ZkClusterStore:
             return None
         data, stat = found
         broker = BrokerZnode.decode(broker_id, data).broker(stat.czxid)
-        return RegisteredBroker(broker, stat.ephemeral_owner)
+        return RegisteredBroker(broker, stat.ephemeral_owner, stat.version)
 
     async def broker_features(self) -> list[Mapping[str, Levels]]:
         """Return the features that each registered broker supports; none if its znode is

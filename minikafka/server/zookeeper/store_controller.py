@@ -163,13 +163,15 @@ class ZkControllerStore:
         Return False if the broker is not registered so any more. Raises ``MalformedZnode``.
 
         The deletion is conditional on all that was read, so that it concerns neither a broker that
-        has registered again nor a controller that was elected in the meantime."""
+        has registered again, or other endpoints, nor a controller that was elected in the
+        meantime."""
         path = paths.broker_id(registration.broker.id)
+        known = registration.broker.epoch, registration.zk_version
         while True:
             epoch = await self.controller_epoch()
             node = await self.controller()
             stat = await self._requests.exists(path)
-            if stat is None or stat.czxid != registration.broker.epoch:
+            if stat is None or (stat.czxid, stat.version) != known:
                 return False
             ops: list[CoordinationOp] = [DeleteOp(path, stat.version)]
             if node is not None and node.ephemeral_owner == registration.session:

@@ -20,6 +20,7 @@ from minikafka.protocol.frames import (
     decode_request_header,
     encode_response,
 )
+from minikafka.protocol.messages import fetch, produce
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from minikafka.protocol.messages.delete_records import (
@@ -73,6 +74,7 @@ SERVED = [
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.INIT_PRODUCER_ID,
 ]
+LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 HANG_UP = "hang up"
 SILENCE = "silence"
 
@@ -98,6 +100,7 @@ class FakeCluster:
         self.seen: list[tuple[int, Any]] = []
         self.versions = {int(key): (0, key.max_version) for key in SERVED}
         self.acked: list[bytes] = []
+        self.names_leaders = False  # beside NOT_LEADER_OR_FOLLOWER, as Kafka from 3.7 on (KIP-951)
         self.frozen: set[int] = set()  # brokers that accept connections and send no responses
         self._producer_ids = itertools.count(1000)
         self._topic_ids = itertools.count(1)
@@ -239,6 +242,18 @@ class FakeCluster:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.NONE
 
+    def _named_leader(self, tp: TopicPartition, code: ErrorCode) -> tuple[int, int] | None:
+        if not self.names_leaders or code not in LEADER_ERRORS:
+            return None
+        return self.partitions[tp].leader, self.partitions[tp].leader_epoch
+
+    def _endpoints(self, response: Any, kind: Callable[[int, str, int], Any]) -> Any:
+        """Return the response with the addresses of all brokers, if it names leaders."""
+        if self.names_leaders:
+            nodes = [kind(node, *self.addresses[node]) for node in sorted(self._listeners)]
+            response.node_endpoints = nodes
+        return response
+
     def _produce(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         topics = []
         for topic in request.topic_data:
@@ -249,27 +264,32 @@ class FakeCluster:
                 base = -1
                 if code is ErrorCode.NONE:
                     code, base = self.partitions[tp].produce(data.records)
-                rows.append(PartitionProduceResponse(data.index, code, base))
+                row = PartitionProduceResponse(data.index, code, base)
+                if (leader := self._named_leader(tp, code)) is not None:
+                    row.current_leader = produce.LeaderIdAndEpoch(*leader)
+                rows.append(row)
             topics.append(TopicProduceResponse(topic.name, partition_responses=rows))
         if request.acks:
-            reply(ProduceResponse(responses=topics))
+            reply(self._endpoints(ProduceResponse(responses=topics), produce.NodeEndpoint))
 
     def _fetch(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        names = {topic_id: name for name, topic_id in self.topic_ids.items()}
 
         def attempt() -> None:
             topics, ready = [], False
             for topic in request.topics:
                 rows = []
                 for requested in topic.partitions:
-                    tp = TopicPartition(topic.topic, requested.partition)
+                    name = topic.topic or names.get(topic.topic_id, "")
+                    tp = TopicPartition(name, requested.partition)
                     row = self._read(broker, tp, requested, fault)
                     ready = ready or bool(row.records) or row.error_code != 0
                     rows.append(row)
-                topics.append(FetchableTopicResponse(topic.topic, partitions=rows))
+                topics.append(FetchableTopicResponse(topic.topic, topic.topic_id, rows))
             loop = asyncio.get_running_loop()
             if ready or loop.time() >= deadline:
-                reply(FetchResponse(responses=topics))
+                reply(self._endpoints(FetchResponse(responses=topics), fetch.NodeEndpoint))
             else:
                 loop.call_later(0.01, attempt)
 
@@ -290,7 +310,10 @@ class FakeCluster:
                     records=data,
                 )
             code = ErrorCode.OFFSET_OUT_OF_RANGE
-        return PartitionData(tp.partition, code, -1)
+        row = PartitionData(tp.partition, code, -1)
+        if (leader := self._named_leader(tp, code)) is not None:
+            row.current_leader = fetch.LeaderIdAndEpoch(*leader)
+        return row
 
     def _list_offsets(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         topics = []

@@ -13,7 +13,6 @@ from minikafka.core.client.fetch_session import FetchSessionHandler
 from minikafka.core.replication.fetch_session import PartitionKey
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,
-    NO_EPOCH,
     ZERO_UUID,
     TopicPartition,
     grouped,
@@ -117,6 +116,13 @@ _SESSION_ERRORS = (
 )
 
 
+class _BrokerSession(NamedTuple):
+    """The fetch session with a broker, and the partitions of the last request by their keys."""
+
+    handler: FetchSessionHandler[FetchPosition]
+    places: dict[PartitionKey, TopicPartition]
+
+
 class SessionFetches:
     """The Fetch requests of one consumer, with a fetch session for each broker.
 
@@ -126,32 +132,42 @@ class SessionFetches:
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
-        self._sessions: dict[int, FetchSessionHandler[FetchPosition]] = {}  # one for each broker
+        self._sessions: dict[int, _BrokerSession] = {}
 
     def build(
-        self, broker_id: int, offsets: Mapping[TopicPartition, int], cluster: ClusterView
-    ) -> FetchRequest:
-        """Build the next Fetch request to a broker, for all partitions in ``offsets``.
+        self,
+        broker_id: int,
+        offsets: Mapping[TopicPartition, int],
+        cluster: ClusterView,
+        last_version: int,
+    ) -> tuple[FetchRequest, int]:
+        """Build the next Fetch request to a broker, for all partitions in ``offsets``. Return it
+        with its highest version, at most ``last_version``.
 
-        The request of an established session leaves out partitions whose position has not
-        changed.
+        The request has topic ids if the version allows it and all are known, otherwise names. That
+        of an established session leaves out partitions whose position has not changed.
         """
-        wanted: dict[PartitionKey, FetchPosition] = {}
+        topics = (cluster.topics.get(name) for name in {tp.topic for tp in offsets})
+        ids = {topic.name: topic.topic_id for topic in topics if topic and topic.topic_id.int}
+        by_id = last_version > FETCH_VERSION and all(tp.topic in ids for tp in offsets)
+        session = self._sessions.setdefault(broker_id, _BrokerSession(FetchSessionHandler(), {}))
+        places, wanted = session.places, {}
+        places.clear()
         for tp, offset in offsets.items():
-            known = cluster.partition(tp)
-            epoch = NO_EPOCH if known is None else known.leader_epoch
-            wanted[tp] = FetchPosition(epoch, offset)
-        fetch = self._sessions.setdefault(broker_id, FetchSessionHandler()).build(wanted, False)
-        request = fetch_request(
-            self._limits,
-            ((TopicPartition(str(name), n), at) for (name, n), at in fetch.named.items()),
-        )
+            key: PartitionKey = (ids[tp.topic].int, tp.partition) if by_id else tp
+            places[key] = tp
+            wanted[key] = FetchPosition(cluster.leader_epoch(tp), offset)
+        fetch = session.handler.build(wanted, by_id)
+        named = ((places[key], position) for key, position in fetch.named.items())
+        request = fetch_request(self._limits, named, ids)
         request.session_id, request.session_epoch = fetch.session_id, fetch.session_epoch
-        forgotten = grouped((str(name), n) for name, n in fetch.forgotten)
         request.forgotten_topics_data = [
-            ForgottenTopic(name, partitions=numbers) for name, numbers in forgotten.items()
+            ForgottenTopic(topic, partitions=numbers)
+            if isinstance(topic, str)
+            else ForgottenTopic(topic_id=UUID(int=topic), partitions=numbers)
+            for topic, numbers in grouped(fetch.forgotten).items()
         ]
-        return request
+        return request, last_version if by_id else min(last_version, FETCH_VERSION)
 
     def handle_response(
         self, broker_id: int, response: FetchResponse
@@ -162,14 +178,20 @@ class SessionFetches:
         Raises KafkaError for other errors of the whole request.
         """
         code = ErrorCode(response.error_code)
-        rows = fetched_partitions(response)
-        keys = [tp for tp, _ in rows]
-        if self._sessions[broker_id].handle_response(code, response.session_id, keys):
-            return rows
+        session = self._sessions[broker_id]
+        rows: list[tuple[PartitionKey, PartitionData]] = [
+            ((topic.topic or topic.topic_id.int, row.partition_index), row)
+            for topic in response.responses
+            for row in topic.partitions
+        ]
+        keys = [key for key, _ in rows]
+        if session.handler.handle_response(code, response.session_id, keys):
+            return [(session.places[key], row) for key, row in rows]
         if code not in _SESSION_ERRORS:
             raise_for(code, f"fetch from broker {broker_id}")
         return []
 
     def handle_error(self, broker_id: int) -> None:
         """Note that no response came, so that the next request to the broker begins a session."""
-        self._sessions[broker_id].handle_error()
+        if broker_id in self._sessions:
+            self._sessions[broker_id].handler.handle_error()

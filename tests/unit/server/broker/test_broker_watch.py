@@ -10,14 +10,14 @@ import pytest
 
 from minikafka.kernel.cluster import Broker, Endpoint
 from minikafka.kernel.ports import ProtocolFactory
-from minikafka.server.broker.broker_watch import AGAIN_MS, BrokerWatch
+from minikafka.server.broker.broker_watch import AGAIN_MS, BrokerWatch, are_refused
 from minikafka.server.broker.metadata.cache import MetadataCache
 from minikafka.server.zookeeper.store import RegisteredBroker
 from minikafka.world.real.world import RealClock
 from minikafka.world.sim.loop import SimLoop
-from tests.support.broker.cluster_metadata import cache_with, update
+from tests.support.broker.cluster_metadata import cache_with, live_broker, update
 
-OTHER = RegisteredBroker(Broker(2, (Endpoint("host2", 9002),)), session=7)
+OTHER = RegisteredBroker(Broker(2, (Endpoint("host2", 9002),)), session=7, zk_version=0)
 AGAIN_S = AGAIN_MS / 1000
 
 
@@ -29,29 +29,37 @@ class Connected:
 
 
 class OtherBroker:
-    """As a network: ``connections`` to it open while it ``listens``. As a store: its registration,
-    which is removed when ``removed``."""
+    """As a network: ``connections`` to it open while it ``listens``, and those to ``accepting``
+    addresses always. As a store: its registration, which is removed when ``removed``."""
 
     def __init__(self) -> None:
         self.listens = True
+        self.accepting: set[str] = set()
+        self.names: dict[str, list[str]] = {}
+        self.registered = OTHER
         self.removed = False
         self.connections: list[Connected] = []
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[Connected, asyncio.BufferedProtocol]:
-        if not self.listens:
+        if host in self.names:
+            raise OSError("Multiple exceptions")  # as asyncio, whatever the addresses did
+        if not (self.listens or f"{host}:{port}" in self.accepting):
             raise ConnectionRefusedError
         protocol = factory()
         self.connections.append(Connected(lambda: protocol.connection_lost(None)))
         return self.connections[-1], protocol
 
     async def registration(self, broker_id: int) -> RegisteredBroker | None:
-        return None if self.removed or broker_id != 2 else OTHER
+        return None if self.removed or broker_id != 2 else self.registered
+
+    async def addresses(self, host: str) -> list[str]:
+        return self.names.get(host, [host])
 
     async def remove_registration(self, registration: RegisteredBroker) -> bool:
         self.removed = True
-        return registration == OTHER
+        return registration == self.registered
 
 
 def play(work: Callable[[OtherBroker, MetadataCache], Coroutine[Any, Any, None]]) -> None:
@@ -104,5 +112,40 @@ def test_a_broker_is_suspected_no_longer_when_a_connection_stays() -> None:
         await asyncio.sleep(3 * AGAIN_S)
         assert not cache.suspects
         assert not other.removed
+
+    play(work)
+
+
+@pytest.mark.mission("GONE-3")
+def test_a_broker_whose_new_listener_accepts_connections_is_not_gone() -> None:
+    """It was registered when the watch began with the listener that refuses connections alone."""
+
+    async def work(other: OtherBroker, cache: MetadataCache) -> None:
+        other.accepting = {"host2:9102"}
+        endpoints = Endpoint("host2", 9002), Endpoint("host2", 9102, "NEW")
+        other.registered = RegisteredBroker(Broker(2, endpoints), session=7, zk_version=1)
+        cache.update(update(brokers=(1, live_broker(2, ("PLAINTEXT", "NEW")))))
+        await asyncio.sleep(1)
+        other.listens = False
+        for connection in other.connections:
+            connection.end()
+        await asyncio.sleep(10 * AGAIN_S)
+        assert not other.removed
+        other.accepting = set()
+        await asyncio.sleep(10)
+        assert other.removed
+
+    play(work)
+
+
+@pytest.mark.mission("GONE-3")
+@pytest.mark.parametrize(("accepting", "refused"), [(set(), True), ({"::1:9002"}, False)])
+def test_every_address_of_an_endpoint_has_to_refuse(accepting: set[str], refused: bool) -> None:
+    async def work(other: OtherBroker, cache: MetadataCache) -> None:
+        other.listens, other.accepting = False, accepting
+        other.names = {"localhost": ["127.0.0.1", "::1"], "nowhere": []}
+        network, clock = cast(Any, other), RealClock()
+        assert await are_refused(network, clock, [Endpoint("localhost", 9002)]) == refused
+        assert not await are_refused(network, clock, [Endpoint("nowhere", 9002)])
 
     play(work)

@@ -1,7 +1,9 @@
 """The server side of connections: order of replies, bounds, and peers that misbehave."""
 
 import asyncio
+import contextlib
 import errno
+import socket
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -547,6 +549,26 @@ async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab: Lab) -> 
     assert lab.log.reasons() == ["shutdown"]
 
 
+@pytest.mark.parametrize("abandoned", [False, True])
+async def test_a_connection_that_is_made_after_the_end_is_closed(lab: Lab, abandoned: bool) -> None:
+    """The loop makes a connection some turns after it was accepted, with TLS some round trips."""
+    network: Any = DeafNetwork()
+    lab.network = network
+    server = await lab.serve(echo)
+    if abandoned:
+        server.abandon()
+    else:
+        await server.close()
+    ours, theirs = socket.socketpair()
+    await asyncio.get_running_loop().connect_accepted_socket(network.factory, ours)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    writer.write(framed(b"a"))
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read(1) == b""
+    writer.close()
+    assert server.connection_count == 0
+
+
 class DeafListener:
     port = 1
 
@@ -554,7 +576,7 @@ class DeafListener:
 
 
 class DeafNetwork:
-    """A Network whose listener accepts nothing. ``failed`` is the callback of the server."""
+    """A Network whose listener accepts nothing. ``factory`` and ``failed`` are the server's."""
 
     async def listen(
         self,
@@ -564,6 +586,7 @@ class DeafNetwork:
         accept_failed: Callable[[OSError], object] = lambda error: None,
         tls: TlsOfListener | None = None,
     ) -> DeafListener:
+        self.factory = factory
         self.failed = accept_failed
         return DeafListener()
 

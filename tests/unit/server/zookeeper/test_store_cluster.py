@@ -92,6 +92,26 @@ async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStor
         await twin.register_broker(node(1))
 
 
+@pytest.mark.mission("GONE-3")
+async def test_a_registration_is_removed_only_as_it_was_read(
+    zookeeper: DirectZookeeper, store: ZkStore
+) -> None:
+    """Refused connections to its old endpoints say nothing about a broker that has others now."""
+    other = ZkStore(await zookeeper.open("", 0, 0))
+    await other.register_broker(node(9))
+    old = await store.registration(9)
+    await other.update_broker(node(9, 9999))
+    new = await store.registration(9)
+    assert old is not None
+    assert new is not None
+    assert not await store.remove_registration(old)
+    assert await store.registration(9) == new
+    assert await store.remove_registration(new)
+    assert await store.registration(9) is None
+    await other.register_broker(node(9, 9999))
+    assert not await store.remove_registration(new)
+
+
 async def test_a_registration_of_a_former_session_is_replaced(
     zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
