@@ -505,7 +505,7 @@ def test_the_first_record_of_a_topic_is_shown_once_it_is_written(
     empty = Records(0)
     process.replies.update({"/api/records": empty.read, "/api/produce": empty.produce})
     opened(tab, process, "records?topic=orders")
-    expect(tab.get_by_text("No record matches.")).to_be_visible()
+    expect(tab.get_by_text("There are no records there")).to_be_visible()
     tab.get_by_role("button", name="Produce…").click()
     form = tab.get_by_role("form", name="Produce a record")
     form.locator("[name=no-key]").uncheck()
