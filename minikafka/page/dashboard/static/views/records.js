@@ -136,6 +136,7 @@ function Found({ reader }) {
   const next = newest ? "Read older" : reader.query && searches(reader.query) ? "Search on" : "Read more";
   return html`<div class="toolbar found">
       <p class="muted" role="status">${statusText(reader)}</p>
+      ${reader.query?.topic && html`<a href=${hashOf("topics", { name: reader.query.topic })}>Topic ${reader.query.topic}</a>`}
       ${searching && of > 0 && html`<progress aria-label="Records looked at" value=${done} max=${of}></progress>`}
       ${busy && (searching || rows.length > 0) && html`<button type="button" data-do="stop" onClick=${() => reader.stop()}>Stop</button>`}
       ${more && !busy && !tailing && html`<button type="button" data-do="more" onClick=${() => reader.more()}>${next}</button>`}
