@@ -131,6 +131,18 @@ def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
 
 
 @pytest.mark.mission("GLASS-70")
+def test_the_button_of_a_broker_acts_on_that_broker_only(
+    tab: Page, process: FakePageProcess
+) -> None:
+    """What is typed to confirm is the id of the broker that is killed."""
+    opened(tab, process, "cluster")
+    tab.locator("[data-act=broker-kill]").nth(2).click()
+    broker = tab.get_by_role("dialog").locator("[name=broker]")
+    expect(broker).to_have_value("3")
+    expect(broker).not_to_be_editable()
+
+
+@pytest.mark.mission("GLASS-70")
 def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
     tab: Page, process: FakePageProcess
 ) -> None:
@@ -275,6 +287,23 @@ def test_lag_lines_have_a_table_twin_that_grows(tab: Page, process: FakePageProc
     committed, end, lag = cells
     assert committed == 500
     assert end - committed == lag
+
+
+@pytest.mark.mission("GLASS-74")
+def test_offsets_lead_to_their_records_and_are_reset_to_a_time(
+    tab: Page, process: FakePageProcess
+) -> None:
+    opened(tab, process, "groups/billing")
+    next_records = tab.get_by_role("region", name="Offsets", exact=True).get_by_role(
+        "link", name="500", exact=True
+    )
+    expect(next_records).to_have_attribute(
+        "href", "#/records?topic=orders&partition=1&from=offset%3A500"
+    )
+    tab.get_by_role("button", name="Reset to earliest, latest or a time…").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.locator("[name=datetime]").fill("2026-01-31T12:00:00")
+    expect(dialog.locator(".command code")).to_contain_text("--to-datetime 2026-01-31T12:00:00")
 
 
 @pytest.mark.mission("GLASS-74")
@@ -505,7 +534,7 @@ def test_the_first_record_of_a_topic_is_shown_once_it_is_written(
     empty = Records(0)
     process.replies.update({"/api/records": empty.read, "/api/produce": empty.produce})
     opened(tab, process, "records?topic=orders")
-    expect(tab.get_by_text("No record matches.")).to_be_visible()
+    expect(tab.get_by_text("There are no records there")).to_be_visible()
     tab.get_by_role("button", name="Produce…").click()
     form = tab.get_by_role("form", name="Produce a record")
     form.locator("[name=no-key]").uncheck()

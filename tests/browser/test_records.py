@@ -116,6 +116,32 @@ def test_a_search_ends_if_the_brokers_send_nothing(tab: Page, process: FakePageP
     expect(tab.get_by_role("alert")).to_contain_text("a partition may have no leader")
 
 
+@pytest.mark.mission("GLASS-120")
+def test_a_search_names_partitions_that_it_cannot_read(tab: Page, process: FakePageProcess) -> None:
+    records = serve(process, Records(10))
+    process.replies["/api/records"] = lambda query, body: {
+        **records.read(query, body),
+        "unread": [2, 5, 8, 11],
+    }
+    opened(tab, process, "records?topic=orders&from=earliest&contains=needle")
+    expect(status(tab)).to_contain_text("No record matches; looked at")
+    shown = tab.get_by_role("region", name="Records")
+    expect(shown).to_contain_text("4 partitions without a leader are not read: 2, 5, 8 and 1 more.")
+
+
+@pytest.mark.mission("GLASS-120")
+def test_a_failed_query_does_not_say_that_nothing_matches(
+    tab: Page, process: FakePageProcess
+) -> None:
+    def refuse(query: Query, body: Any) -> Any:
+        raise Refusal("There is no topic orders.")
+
+    process.replies["/api/records"] = refuse
+    opened(tab, process, "records?topic=orders")
+    expect(tab.get_by_role("alert")).to_have_text("There is no topic orders.")
+    expect(status(tab)).to_have_text("")
+
+
 @pytest.mark.mission("GLASS-121")
 def test_the_last_records_come_newest_first_and_older_ones_behind_them(
     tab: Page, process: FakePageProcess

@@ -86,6 +86,26 @@ def test_a_repeated_snapshot_adds_no_event_twice(module_page: Page) -> None:
     assert once == twice == len(events)
 
 
+@pytest.mark.mission("GLASS-35")
+def test_events_are_in_the_order_of_their_time(module_page: Page) -> None:
+    """A page that opens gets all events of one broker before those of the next."""
+    first = [message for message in MESSAGES if message["type"] == "event"][:60]
+    by_broker = sorted(first, key=lambda message: message["broker"])
+    assert by_broker != first
+    shown = run(
+        module_page,
+        """
+        const state = reducer.reduceAll(reducer.emptyState(), given);
+        return state.events.map(({ at, broker, number }) => [at, broker, number]);
+        """,
+        by_broker,
+    )
+    assert [row[0] for row in shown] == sorted(message["at"] for message in first)
+    assert sorted(map(tuple, shown)) == sorted(
+        (message["at"], message["broker"], message["number"]) for message in first
+    )
+
+
 @pytest.mark.mission("GLASS-30")
 def test_a_reset_forgets_one_broker_only(module_page: Page) -> None:
     def state(broker: int | None, names: list[str], reset: bool) -> dict[str, object]:

@@ -77,6 +77,12 @@ def test_a_topic_shows_what_belongs_to_it(process: FakePageProcess, open_page: O
     expect(acls.nth(0)).to_contain_text("allowUser:aliceread*orders")
     expect(acls.nth(1)).to_contain_text("deny")
     expect(acls.nth(1)).to_contain_text("topics that begin with ord")
+    expect(tab.get_by_role("link", name="May a principal use it?")).to_have_attribute(
+        "href", "#/access/orders?tab=why&resource=topic"
+    )
+    expect(row.get_by_role("link", name="1,000")).to_have_attribute(
+        "href", "#/records?topic=orders&partition=0"
+    )
 
 
 @pytest.mark.mission("GLASS-146")

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import minikafka
+from tests.browser.fake_page_process import FakePageProcess
 from tests.browser.test_inner_views import AT, HELLO, controller, state
 from tests.support.browser import OpenPage, play_to
 from tests.support.page_site import PageSite
@@ -467,6 +468,20 @@ def test_the_view_tells_a_brokers_death(site: PageSite, open_page: OpenPage) -> 
     expect(last).to_have_class("info newest")
     gone.get_by_role("link", name="Cluster →").click()
     expect(page.locator("main h1")).to_have_text("Cluster")
+
+
+@pytest.mark.mission("GLASS-141")
+def test_the_number_of_further_partitions_is_that_of_all_topics(open_page: OpenPage) -> None:
+    described = [topic(f"t{number}", None, isr=(2,)) for number in range(14)]
+    leaderless = {"what": "leaderless", "brokers": [1, 2, 3], "count": 40, "alone": 40,
+                  "partitions": ["t900-0"]}  # fmt: skip
+    messages = [HELLO, state(node(1), *described, cluster(), beyond(leaderless), broker=None)]
+    with FakePageProcess(messages, {}).running() as process:
+        page = open_page(f"{process.address}#/why", errors=("status of 400",))
+        finding = page.locator(".finding").filter(has_text="54 partitions have no leader.")
+        finding.get_by_role("button", name="42 more").click()  # beside the twelve that are shown
+        expect(finding.get_by_role("link", name="and 39 more: sick topics")).to_be_visible()
+        page.close()
 
 
 # ---- the stories of events

@@ -284,7 +284,8 @@ def with_lag_times(facts: Facts, sampler: Sampler, now_ms: int) -> Facts:
     longest: LagTime | None = LagTime(0, True)
     for row in facts["offsets"]:
         tp = TopicPartition(row["topic"], row["partition"])
-        known = lag_time(tp, row["committed"], sampler.end_times, now_ms)
+        end = row["log_end_offset"]
+        known = lag_time(tp, row["committed"], sampler.end_times, now_ms, end)
         if row["lag"] == 0:
             known = LagTime(0, True)
         rows.append({**row, **lag_facts(known)})

@@ -62,18 +62,22 @@ class EndTimes:
             half = len(ends) // 2
             del at[1:half:2], ends[1:half:2]
 
-    def lag(self, committed: int, now_ms: int) -> LagTime | None:
+    def lag(self, committed: int, now_ms: int, end: int | None = None) -> LagTime | None:
         """Return for how long the record ``committed`` has waited, 0 if it is not there yet; None
-        without any sample."""
+        without any sample. ``end`` is the log end at ``now_ms``, if it was read since the last
+        sample."""
         at, ends = self._at_ms, self._ends
         if not ends:
             return None
-        if committed >= ends[-1]:
-            return LagTime(0, True)
         after = bisect_right(ends, committed)  # the first point whose end is beyond it
         if after == 0:
             return LagTime(max(0, now_ms - at[0]), False)
-        low, high = ends[after - 1], ends[after]
-        share = (committed - low) / (high - low)
-        written_ms = at[after - 1] + round((at[after] - at[after - 1]) * share)
+        if after < len(ends):
+            next_ms, high = at[after], ends[after]
+        elif end is not None and end > committed:
+            next_ms, high = now_ms, end
+        else:
+            return LagTime(0, True)
+        before_ms, low = at[after - 1], ends[after - 1]
+        written_ms = before_ms + round((next_ms - before_ms) * (committed - low) / (high - low))
         return LagTime(max(0, now_ms - written_ms), True)

@@ -110,11 +110,16 @@ def group_now(
 
 
 def lag_time(
-    tp: TopicPartition, offset: int, end_times: Mapping[TopicPartition, EndTimes], now_ms: int
+    tp: TopicPartition,
+    offset: int,
+    end_times: Mapping[TopicPartition, EndTimes],
+    now_ms: int,
+    end: int | None = None,
 ) -> LagTime | None:
-    """Return for how long the record at a committed offset has waited, None if it is not known."""
+    """Return for how long the record at a committed offset has waited, None if it is not known.
+    ``end`` is the log end at ``now_ms``, if it was read since the last sample."""
     known = end_times.get(tp)
-    return None if known is None else known.lag(offset, now_ms)
+    return None if known is None else known.lag(offset, now_ms, end)
 
 
 def _record_rates(before: SampledCluster, sample: SampledCluster) -> dict[str, float]:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.client.consumer.consumer import Consumer
+from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -47,25 +48,39 @@ SLICE_MS: Final = 5  # between two turns of the loop
 HEAVY_BYTES: Final = 16 * 1024  # of a record that another thread decodes
 
 
-async def topic_partitions(cluster: ShownCluster, name: str) -> Sequence[int]:
-    """Return the partitions of a topic that have a leader. Raises HttpError, KafkaError."""
+async def described_topic(cluster: ShownCluster, name: str) -> TopicView:
+    """Raises HttpError, KafkaError."""
     found = (await cluster.admin.describe_topics([name], timeout_ms=WITHIN_MS))[name]
     if isinstance(found, KafkaError):
         if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise HttpError(404, f"There is no topic {name}.")
         raise found
-    return found.available
+    return found
 
 
-async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, LogBounds]:
+def check_partition(topic: TopicView, number: int) -> None:
+    """Raises HttpError for a partition that does not exist or has no leader."""
+    if number not in topic.partitions:
+        raise HttpError(404, f"There is no partition {number} of {topic.name}.")
+    if number not in topic.available:
+        raise HttpError(503, f"Partition {number} of {topic.name} has no leader.")
+
+
+class FoundLogs(NamedTuple):
+    """``unread`` are the partitions of a query that cannot be read, since they have no leader."""
+
+    bounds: dict[int, LogBounds]
+    unread: list[int]
+
+
+async def find_logs(cluster: ShownCluster, query: ReadQuery) -> FoundLogs:
     """Return the offsets of the partitions to read. Raises HttpError, KafkaError."""
-    numbers = await topic_partitions(cluster, query.topic)
+    topic = await described_topic(cluster, query.topic)
+    numbers = topic.available
+    unread = sorted(topic.partitions.keys() - set(numbers))
     if query.partition is not None:
-        if query.partition not in numbers:
-            raise HttpError(
-                404, f"There is no partition {query.partition} of {query.topic} with a leader."
-            )
-        numbers = [query.partition]
+        check_partition(topic, query.partition)
+        numbers, unread = [query.partition], []
     partitions = [TopicPartition(query.topic, number) for number in numbers]
 
     async def at(timestamp: int, committed: bool = not query.uncommitted) -> dict[int, int]:
@@ -85,12 +100,13 @@ async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, LogBou
     if query.until is not None:
         until = await at(query.until)
         ends = {n: end if until[n] < 0 else min(end, until[n]) for n, end in ends.items()}
-    return {
+    bounds = {
         number: LogBounds(
             begins[number], max(begins[number], ends[number]), _found(by_time.get(number, -1))
         )
         for number in numbers
     }
+    return FoundLogs(bounds, unread)
 
 
 def _found(offset: int) -> int | None:
@@ -231,6 +247,7 @@ class Source(NamedTuple):
     consumer: Consumer
     logs: Mapping[int, LogBounds]
     decoder: Decoder
+    unread: Sequence[int] = ()  # partitions without a leader
     aborted: Aborted | None = None
 
 

@@ -47,9 +47,10 @@ from minikafka.page.dashboard.records.reading import (
     ForwardReading,
     NewestReading,
     Source,
+    check_partition,
+    described_topic,
     find_logs,
     rendered,
-    topic_partitions,
 )
 from minikafka.page.dashboard.records.rows import (
     CSV_COLUMNS,
@@ -120,6 +121,7 @@ class RecordsApi:
                 reading = ForwardReading(source, query)
                 found = await reading.read(query.limit, query.wait_ms)
                 rows, facts = await rendered(source.clock, in_order(found), row), reading.facts()
+        facts["unread"] = source.unread
         return JSONResponse({"records": rows, **facts}, headers=_NO_STORE)
 
     async def export(self, request: Request) -> Response:
@@ -129,7 +131,13 @@ class RecordsApi:
         if kind not in ("json", "csv"):
             raise HttpError(400, "format needs json or csv.")
         # What is wrong is an error before the download begins.
-        await find_logs(self._cluster, query)
+        unread = (await find_logs(self._cluster, query)).unread
+        if unread:
+            raise HttpError(
+                503,
+                f"The export would lack the records of partitions of {query.topic} without a "
+                f"leader: {', '.join(map(str, unread))}. Export single partitions.",
+            )
         self._check_readers()
         name = f"{query.topic}.{'ndjson' if kind == 'json' else 'csv'}"
         return StreamingResponse(
@@ -177,7 +185,7 @@ class RecordsApi:
         self._readers += 1
         world = self._context.world
         try:
-            logs = await find_logs(self._cluster, query)
+            logs, unread = await find_logs(self._cluster, query)
             config = _NEWEST if query.is_newest_first else _CONSUMER
             committed = replace(config, isolation_level="read_committed")
             decoder = Decoder(query.topic, query.key_as, query.value_as, self._schemas)
@@ -190,7 +198,7 @@ class RecordsApi:
                     aborted = Aborted(world.clock, seeing, query.topic, logs)
                 used = config if query.uncommitted else committed
                 consumer = await stack.enter_async_context(Consumer(world, self._config, used))
-                yield Source(world.clock, consumer, logs, decoder, aborted)
+                yield Source(world.clock, consumer, logs, decoder, unread, aborted)
         finally:
             self._readers -= 1
 
@@ -202,9 +210,9 @@ class RecordsApi:
             new = parse_new_record(await body(request, MOST_BODY))
         except ValueError as error:
             raise HttpError(400, f"{error}.") from None
-        view = await topic_partitions(self._cluster, new.topic)
-        if new.partition is not None and new.partition not in view:
-            raise HttpError(404, f"There is no partition {new.partition} of {new.topic}.")
+        topic = await described_topic(self._cluster, new.topic)
+        if new.partition is not None:
+            check_partition(topic, new.partition)
         line = f"minikafka produce --bootstrap-server {self._context.bootstrap} --topic {new.topic}"
         about = (identity_of(request), peer_of(request), "produce", f"{line} # {new.times} x")
         self._context.audit.begun(*about)

@@ -12,7 +12,7 @@
  * @property {Facts|null} hello the message that began the stream
  * @property {number} at milliseconds of the newest message
  * @property {Map<string, Entity>} entities by `entityKey`
- * @property {BrokerEvent[]} events the last 2,000, oldest first
+ * @property {BrokerEvent[]} events the last 2,000 of all brokers, oldest first
  * @property {Object<string, number>} missed events that were lost, by broker
  * @property {Map<string, Sample[]>} history the last samples of entities in `SERIES`
  * @property {Map<string, Step[]>} trails the last facts of entities in `TRAILS`
@@ -155,7 +155,9 @@ function addEvent(next, { at, broker, number, level, name, facts, t_us: us }) {
     }
   }
   const event = { at, broker: /** @type {number} */ (broker), number, level, name, facts };
-  events.push(us === undefined ? event : { ...event, t_us: us });
+  let place = events.length; // a snapshot has all events of one broker before those of the next
+  while (place > 0 && events[place - 1].at > at) place--;
+  events.splice(place, 0, us === undefined ? event : { ...event, t_us: us });
 }
 
 /** A snapshot repeats facts with its own time: numbers that it has not changed are no new sample.

@@ -145,6 +145,11 @@ def test_a_log_that_stood_still_says_when_it_went_on() -> None:
     times.add(620_000, 3)  # another topic of that name
     assert times.lag(2, 630_000) == (10_000, False)
     assert EndTimes().lag(0, 0) is None
+    # Records of after the last sample, at 600 s or later, up to the end that was read now.
+    (last_ms, end) = times.points[-1]
+    assert times.lag(end, 640_000) == (0, True)
+    assert times.lag(end, 640_000, end) == (0, True)
+    assert times.lag(end + 3, last_ms + 8_000, end + 4) == (2_000, True)
 
 
 @pytest.mark.mission("GLASS-142", "GLASS-143")

@@ -149,7 +149,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   const drawn = act.fields.filter((/** @type {Field} */ field) => !only || only.includes(field.name));
   const sent = argumentsOf(act.fields, values);
   const key = JSON.stringify(sent);
-  const word = confirm ?? String(args.topic ?? args.group ?? args.broker ?? act.name);
+  const word = confirm ?? String(sent.topic ?? sent.group ?? sent.broker ?? act.name); // of the field as it is now
   const named = !act.dangerous || typed.trim() === word;
   const dryRunDue = Boolean(act.dry_run) && tried !== key;
   const over = finished === key;

@@ -56,7 +56,7 @@ function options(lines, width, height, format) {
     font: `11px ${style.fontFamily}`,
   };
   return {
-    width, height, legend: { show: false }, padding: [10, 6, 0, 0],
+    width, height, legend: { show: false }, padding: [10, 26, 0, 0],
     cursor: { show: false },
     scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) =>
       [Math.min(0, low ?? 0), Math.max(high ?? 0, 1) * 1.08] } },

@@ -19,8 +19,8 @@ export function OnlyMinikafka({ state, what }) {
   }
   if (silent.length && silent.every(({ broker }) => one(state, null, "node", String(broker))?.debug === null)) {
     return html`<${Empty} title=${`No broker reports ${what}.`}>
-      These facts are inside a broker. One shows them when its setting <code>debug.listener</code> names an address; those of
-      <code>minikafka up --secure</code> have none, since everybody on their machine could read it.<//>`;
+      These facts are inside a broker. One shows them when its setting <code>debug.listener</code> names an address; those
+      of <code>minikafka up --secure</code> have none, since everybody on their machine could read it.<//>`;
   }
   if (silent.length) {
     return html`<${Empty} title=${`No broker has reported ${what}.`}>

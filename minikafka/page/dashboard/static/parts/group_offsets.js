@@ -5,6 +5,7 @@
 import { ActButton, reasonAgainst } from "./act.js";
 import { count, lagTime, number } from "./format.js";
 import { html, useState } from "./html.js";
+import { hashOf } from "../route.js";
 import { Table } from "./table.js";
 
 /**
@@ -24,7 +25,8 @@ export function GroupOffsets({ group, phase, offsets, fixed, state, api, done })
   const columns = [
     { key: "topic", title: "topic", render: (/** @type {any} */ row) => html`<a href=${`#/topics/${encodeURIComponent(row.topic)}`}>${row.topic}</a>` },
     { key: "partition", title: "partition", align: "right" },
-    { key: "committed", title: "committed", align: "right" },
+    { key: "committed", title: "committed", align: "right", render: (/** @type {any} */ row) => html`<a
+      title="The next records of the group" href=${hashOf("records", { topic: row.topic, partition: row.partition, from: `offset:${row.committed}` })}>${number(row.committed)}</a>` },
     { key: "log_end_offset", title: "end offset", align: "right" },
     { key: "lag", title: "lag", align: "right", render: (/** @type {any} */ row) => html`<${Lag} row=${row} />` },
     ...(timed ? [{ key: "lag_ms", title: "lag in time", align: "right", render: (/** @type {any} */ row) => lagTime(row) }] : []),
@@ -40,7 +42,7 @@ export function GroupOffsets({ group, phase, offsets, fixed, state, api, done })
       <button type="button" class="small" onClick=${() => fill((row) => row.log_end_offset)}>Fill with end</button>
       <button type="button" class="small" onClick=${() => setWanted({})}>Clear</button>
       <span class="spread"></span>
-      <${ActButton} act="groups-reset-offsets" label="Reset to earliest or latest…" args=${{ group, to: "earliest" }} fixed=${["group"]}
+      <${ActButton} act="groups-reset-offsets" label="Reset to earliest, latest or a time…" args=${{ group }} fixed=${["group"]}
         only=${["group", "topic", "partition", "to", "datetime", "duration", "shift_by"]} state=${state} api=${api} done=${done} />
       ${chosen.length > 0
         ? html`<${ActButton} act="groups-reset-offsets" label=${`Reset ${count(chosen.length, "offset")}…`} className="primary"

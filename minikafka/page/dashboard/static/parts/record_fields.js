@@ -15,7 +15,7 @@ export function QueryFields({ query, set, decode, api }) {
   const number = (/** @type {keyof Query} */ name, /** @type {string} */ title, /** @type {any} */ more) => html`<label class="field"><span>${title}</span>
     <input name=${name} type="number" value=${query[name]} onInput=${change(name)} ...${more} /></label>`;
   return html`<div class="fields query-fields">
-    <label class="field wide"><span>topic</span><${NameInput} kind="topic" shared=${{ name: "topic", required: true }} value=${query.topic} api=${api}
+    <label class="field wide topic"><span>topic</span><${NameInput} kind="topic" shared=${{ name: "topic", required: true }} value=${query.topic} api=${api}
       change=${(/** @type {string} */ topic) => set({ ...query, topic, ...decodingsOf(topic) })} /></label>
     ${number("partition", "partition", { min: 0, placeholder: "all" })}
     <label class="field"><span>from</span><select name="start" value=${query.start} onChange=${change("start")}>

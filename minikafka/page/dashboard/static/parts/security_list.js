@@ -29,7 +29,7 @@ export function SecurityList({ kind, label, query, columns, rowKey, api, live, c
   const some = facts.matching === facts.total ? "" : ` of ${number(facts.total)}`;
   return html`<div>
     ${problem && html`<p class="notice bad" role="alert">${problem}</p>`}
-    <p class="muted" role="status">${number(facts.matching)}${some} ${label}</p>
+    <p class="muted" role="status">${number(facts.matching)}${some} ${facts.total === 1 ? label.replace(/s$/, "") : label}</p>
     <${Table} caption=${`Table of ${label}`} columns=${columns.map((column) => ({ sortable: false, ...column }))}
       rows=${facts[kind]} rowKey=${rowKey} pageSize=${PAGE} none=${facts.total ? "Nothing matches." : none} />
     <${Pager} page=${Math.floor(facts.from / PAGE)} pages=${pages} total=${facts.matching} what=${label}

@@ -144,21 +144,26 @@ function Partitions({ name, partitions, sizes, state, shared }) {
     { key: "log_start_offset", title: "log start", align: right },
     { key: "last_stable_offset", title: "last stable", align: right },
     { key: "high_watermark", title: "high watermark", align: right },
-    { key: "records", title: "offsets", align: right, value: (/** @type {any} */ row) =>
-      row.high_watermark === null || row.log_start_offset === null ? null : row.high_watermark - row.log_start_offset },
+    { key: "records", title: "offsets", align: right, value: offsetsOf, render: (/** @type {any} */ row) => html`<a
+      title="Records of the partition" href=${hashOf("records", { topic: name, partition: row.partition })}>${number(offsetsOf(row))}</a>` },
     { key: "size", title: "size", align: right, value: (/** @type {any} */ row) => sizes.of(row.partition).size,
       render: (/** @type {any} */ row) => bytes(sizes.of(row.partition).size) },
     { key: "segments", title: "segments", align: right, value: (/** @type {any} */ row) => sizes.of(row.partition).segments },
     ...(may ? [{ key: "acts", title: "", sortable: false, render: (/** @type {any} */ row) => html`<span class="acts">
       <${ActButton} act="elect-leaders" label="Elect" args=${{ topic: name, partition: row.partition }} ...${shared}
         fixed=${["topic", "partition"]} title="Request the election of the partition's preferred leader" />
-      <${ActButton} act="delete-records" label="Delete records" args=${{ topic: name, partition: row.partition, offset: row.high_watermark ?? -1 }}
+      <${ActButton} act="delete-records" label="Delete…" title="Delete the oldest records of the partition" args=${{ topic: name, partition: row.partition, offset: row.high_watermark ?? -1 }}
         ...${shared} fixed=${["topic", "partition"]} /></span>` }] : []),
   ];
   return html`<section class="card" aria-label="Partitions">
     <h3>${count(partitions.length, "partition")} <span class="muted">a hollow mark: a replica that is not in sync</span></h3>
     <${Table} caption=${`Partitions of ${name}`} columns=${columns} rows=${partitions} rowKey=${(/** @type {any} */ row) => row.partition} />
   </section>`;
+}
+
+/** How many offsets are between the log start and the high watermark. @param {any} row */
+function offsetsOf({ high_watermark: end, log_start_offset: start }) {
+  return end === null || start === null ? null : end - start;
 }
 
 /** The replicas of a partition: solid marks are in sync. @param {{row: any, reassignment: any}} props */

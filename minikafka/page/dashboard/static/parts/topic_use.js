@@ -81,6 +81,7 @@ export function TopicAcls({ name, use }) {
     ${use?.no_acls
       ? html`<p class="muted">${use.no_acls}</p>`
       : html`<${Table} caption=${`ACLs that concern ${name}`} columns=${columns} rows=${use?.acls ?? []}
-          none=${use ? "No rule names this topic." : "Reading…"} />`}
+          none=${use ? "No rule names this topic." : "Reading…"} />
+        <p><a href=${hashOf("access", { tab: "why", resource: "topic", name })}>May a principal use it?</a></p>`}
   </section>`;
 }

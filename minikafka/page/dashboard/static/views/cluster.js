@@ -193,7 +193,7 @@ function Buttons({ broker, state, api }) {
   return html`<div class="row broker-acts">${SUPERVISED
     .filter(({ verb, when, of }) => verbs.includes(verb) && when.includes(broker.state) && (!of || is[of]))
     .map(({ verb, label, look }) => html`<${ActButton} key=${verb} act=${`broker-${verb}`} label=${label}
-      className=${look} args=${{ broker: broker.id }} api=${api} state=${state} />`)}</div>`;
+      className=${look} args=${{ broker: broker.id }} fixed=${["broker"]} api=${api} state=${state} />`)}</div>`;
 }
 
 /** Records per second of all brokers over time.

@@ -15,6 +15,7 @@ import { addressOf, exportOf, MOST_ROWS, queryOf, searches } from "../parts/reco
 import { RecordRows } from "../parts/record_rows.js";
 import { emptyForm, replayForm } from "../parts/record_text.js";
 import { useRecords, wholeRecord } from "../parts/record_reader.js";
+import { few } from "./why_helpers.js";
 
 const APPLY_MS = 400; // after the last change of a filter, while a tail is shown
 
@@ -130,25 +131,28 @@ function useQuery({ reader, params, go, setNewestFirst }) {
 
 /** What was found, how far the search is, and how it goes on. @param {{reader: ReturnType<typeof useRecords>}} props */
 function Found({ reader }) {
-  const { progress: { more, newest, done, of }, busy, tailing, rows } = reader;
+  const { progress: { more, newest, done, of, unread }, busy, tailing, rows } = reader;
   const searching = busy && reader.query !== null && searches(reader.query);
   const next = newest ? "Read older" : reader.query && searches(reader.query) ? "Search on" : "Read more";
   return html`<div class="toolbar found">
       <p class="muted" role="status">${statusText(reader)}</p>
+      ${reader.query?.topic && html`<a href=${hashOf("topics", { name: reader.query.topic })}>Topic ${reader.query.topic}</a>`}
       ${searching && of > 0 && html`<progress aria-label="Records looked at" value=${done} max=${of}></progress>`}
       ${busy && (searching || rows.length > 0) && html`<button type="button" data-do="stop" onClick=${() => reader.stop()}>Stop</button>`}
       ${more && !busy && !tailing && html`<button type="button" data-do="more" onClick=${() => reader.more()}>${next}</button>`}
-    </div>`;
+    </div>
+    ${unread.length > 0 && html`<p class="notice warn">${count(unread.length, "partition")} without a leader ${
+      unread.length === 1 ? "is" : "are"} not read: ${few(unread.map(String))}.</p>`}`;
 }
 
 /** @param {ReturnType<typeof useRecords>} reader */
-function statusText({ query, rows, progress: { more, newest, done, of }, busy, tailing, stopped, dropped }) {
+function statusText({ query, rows, progress: { more, newest, done, of }, busy, problem, tailing, stopped, dropped }) {
   if (!query) return "Choose a topic, then browse or tail it.";
   const looks = searches(query) && of > 0 ? `looked at ${number(done)} of ${count(of, "record")}` : "";
   const parts = [];
   if (rows.length > 0) parts.push(searches(query) ? `${number(rows.length)} found` : count(rows.length, "record"));
   else if (busy) parts.push(looks ? "Searching" : "Reading…");
-  else if (!tailing) parts.push(more ? "No record matches so far" : looks ? "No record matches" : "No record matches.");
+  else if (!tailing && !problem) parts.push(more ? "No record matches so far" : searches(query) ? "No record matches" : "There are no records there");
   if (looks && !tailing) parts.push(looks);
   if (stopped && more && !tailing) parts.push("stopped");
   if (dropped) parts.push(`${number(dropped)} ${newest ? "newer" : "older"} ones were dropped (the page keeps ${number(MOST_ROWS)})`);

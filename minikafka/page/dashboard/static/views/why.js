@@ -90,7 +90,7 @@ function Partitions({ names, unnamed }) {
     ${
       hidden > 0 &&
       html`<button class="small" aria-expanded=${all} onClick=${() => setAll(!all)}>${
-        all ? "fewer" : `${number(hidden)} more`
+        all ? "fewer" : `${number(hidden + unnamed)} more`
       }</button>`
     }
     ${

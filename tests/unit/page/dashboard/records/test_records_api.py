@@ -352,6 +352,30 @@ def test_an_export_has_all_records(cluster: InsideCluster, page: PageServer, kin
     assert len(few.splitlines()) == 5
 
 
+def test_partitions_without_a_leader_are_named(cluster: InsideCluster, page: PageServer) -> None:
+    """Otherwise a search would say that nothing matches."""
+    cluster.create_topic("half", partitions=2, replication_factor=1)
+    for number in (0, 1):
+        write(page, topic="half", partition=number, value=str(number))
+    assert read(page, topic="half")["unread"] == []
+    headers = {"X_Minikafka_Token": page.token}
+    dead = cluster.leader("half", 1)
+    cluster.kill_broker(dead)
+    try:
+        until(
+            lambda: page.get("/api/records?topic=half", **headers).json.get("unread") == [1],
+            "unread",
+        )
+        assert [row["value"] for row in read(page, topic="half")["records"]] == ["0"]
+        assert read(page, topic="half", partition=0)["unread"] == []
+        for path in ("/api/records?topic=half&partition=1", "/api/export?topic=half"):
+            reply = page.get(path, **headers)
+            assert (reply.status, "leader" in reply.json["error"]) == (503, True)
+        assert page.get("/api/export?topic=half&partition=0", **headers).status == 200
+    finally:
+        cluster.start_broker(dead)
+
+
 @pytest.mark.parametrize("path", ["records", "export"])
 def test_one_reader_too_many_is_refused_before_the_first_record(
     cluster: InsideCluster, page: PageServer, monkeypatch: pytest.MonkeyPatch, path: str
