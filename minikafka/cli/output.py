@@ -78,7 +78,7 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
 
 def _heading(column: str) -> str:
     """Return the name of a column in words, between which it can be folded."""
-    return re.sub(r"[a-z](?=[A-Z])", r"\g<0> ", column).replace("-", " ").lower()
+    return re.sub(r"[a-z](?=[A-Z])", r"\g<0> ", re.sub("[-_]", " ", column)).lower()
 
 
 def terminal_columns() -> int:
