@@ -211,16 +211,15 @@ def print_entry(args: argparse.Namespace) -> int:
 
 def doors_of(args: argparse.Namespace) -> Doors:
     """Return who may come in. Raises ConfigError, and OSError for a file that cannot be read."""
-    from minikafka.page.dashboard.access.accounts import parse_tokens, parse_users
+    from minikafka.page.dashboard.access.accounts import parse_tokens
     from minikafka.page.dashboard.access.doors import Doors, parse_proxies
     from minikafka.page.dashboard.access.roles import ROLES
+    from minikafka.page.dashboard.access.user_file import UserFile
 
-    def text(path: str) -> str:
-        return Path(path).read_text(encoding="utf-8")
-
+    file = args.token_file
     return Doors(
-        tokens=parse_tokens(text(args.token_file), args.token_file) if args.token_file else (),
-        users=parse_users(text(args.user_file), args.user_file) if args.user_file else {},
+        tokens=parse_tokens(Path(file).read_text(encoding="utf-8"), file) if file else (),
+        users=UserFile(args.user_file) if args.user_file else {},
         user_header=args.user_header,
         proxies=parse_proxies(args.trusted_proxy),
         proxy_role=ROLES[args.proxy_role] if args.proxy_role else None,
