@@ -60,6 +60,12 @@ def test_names_of_columns_are_words_between_which_they_fold() -> None:
     ]
 
 
+def test_a_table_without_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert terminal_table(("user",), []).splitlines()[1:] == ["(none)"]
+    configs.show_entries([])
+    assert capsys.readouterr().out.splitlines()[1:] == ["(none)"]
+
+
 def test_a_finalized_level_that_the_broker_does_not_support_is_sick() -> None:
     supported = dict.fromkeys("ab", Levels(0, 2))
     rows = features.table_rows(FeatureMetadata(supported, {"a": 2, "b": 3, "c": 1}, 7))
