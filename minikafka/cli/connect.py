@@ -28,7 +28,10 @@ from minikafka.protocol.records.compression import Compression
 
 # Keys of a client's file that are no settings of a connection.
 BOOTSTRAP_SERVERS = "bootstrap.servers"
-REGISTRY_URL = "schema.registry.url"  # of Confluent's serializers
+# Those of Confluent's serializers.
+REGISTRY_URL = "schema.registry.url"
+REGISTRY_LOGIN = "basic.auth.user.info"  # NAME:PASSWORD
+REGISTRY_LOGIN_FROM = "basic.auth.credentials.source"
 # Keys whose values are not those of our fields.
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _RENAMED = {"compression.type": "compression"}
@@ -62,8 +65,8 @@ def command_config(args: argparse.Namespace) -> dict[str, str]:
     over bootstrap.servers in the file. Raises WrongUsage if the file cannot be read."""
     file = getattr(args, "command_config", None)
     given = {} if file is None else client_file(file, "--command-config")
-    given.pop(BOOTSTRAP_SERVERS, None)
-    given.pop(REGISTRY_URL, None)
+    for key in (BOOTSTRAP_SERVERS, REGISTRY_URL, REGISTRY_LOGIN, REGISTRY_LOGIN_FROM):
+        given.pop(key, None)
     return given
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minikafka.cli import standard_streams
 from minikafka.cli.usage import KAFKA_FORMS, WrongUsage, is_kafka_form, translate
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.extras import MissingExtraError
 from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.spelling import did_you_mean
@@ -157,6 +157,19 @@ VERBS = {
     ),
 }
 OK, FAILED, USAGE = 0, 1, 2
+# Of codes that brokers send without a message.
+MEANINGS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.UNSUPPORTED_VERSION: "the brokers do not have this request, or not this form of it",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user may not do this with the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user may not do this with the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the user may not do this with the cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not use the transactional id",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "the user may not do this with the token",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the brokers have no delegation.token.secret.key",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "it needs a login, and none by a token "
+    "(--command-config)",
+}
 
 
 class Verb(Protocol):
@@ -260,6 +273,8 @@ def describe(error: BaseException) -> str:
         return "the ZooKeeper session expired; is zookeeper.session.timeout.ms too short?"
     if isinstance(error, errors.WrongPeer) and error.by_keys:
         return f"{error} (in the file of --command-config)"
+    if isinstance(error, KafkaError) and not error.message and error.code in MEANINGS:
+        return f"{error}: {MEANINGS[error.code]}"
     return str(error) or type(error).__name__
 
 

@@ -19,6 +19,7 @@ Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, row
 
 DEFAULT_COLUMNS: Final = 80
 MISSING: Final = "-"  # in place of a value in tables of Kafka's tools
+NO_ROWS: Final = "(none)"  # below the head of a table on a terminal
 
 
 class Sick(str):
@@ -73,12 +74,13 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     shown = io.StringIO()
     width = terminal_columns()
     Console(file=shown, force_terminal=True, width=width, legacy_windows=False).print(table)
-    return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()]
+    return "\n".join(lines if rows else [*lines, NO_ROWS])
 
 
 def _heading(column: str) -> str:
     """Return the name of a column in words, between which it can be folded."""
-    return re.sub(r"[a-z](?=[A-Z])", r"\g<0> ", column).replace("-", " ").lower()
+    return re.sub(r"[a-z](?=[A-Z])", r"\g<0> ", re.sub("[-_]", " ", column)).lower()
 
 
 def terminal_columns() -> int:

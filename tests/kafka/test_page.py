@@ -333,3 +333,16 @@ def test_groups_of_kafka_4_are_shown(theirs: str) -> None:
         assert facts["subtopologies"] == {"0": ["shown"]}
         assert [member["process_id"] for member in facts["members"]] == ["process"]
         assert found[None, "cluster", ""]["errors"] == []
+
+
+@pytest.mark.mission("GLASS-131")
+def test_a_user_of_kafka_4_has_every_mechanism(theirs: str) -> None:
+    """KRaft refuses a request that has two credentials of one user."""
+    with page_server(ClientConfig(bootstrap_servers=theirs)) as page:
+        act(page, "users-create", user="of-kafka-4", password="s3cret")
+        found = {one["user"]: one for one in page.get("/api/users?fresh=1").json["users"]}
+        both = {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}
+        assert found["of-kafka-4"]["mechanisms"] == both
+        act(page, "users-delete", user="of-kafka-4")
+        left = page.get("/api/users?fresh=1").json["users"]
+        assert "of-kafka-4" not in {one["user"] for one in left}

@@ -75,8 +75,7 @@ def show_entries(rows: Sequence[ConfigValue]) -> None:
         source = row.source.name.removesuffix("_CONFIG").lower().replace("_", " ")
         beneath = _text(row.synonyms[1][1]) if len(row.synonyms) > 1 else None
         cells.append((row.name, value, source, beneath))
-    if cells:
-        show_table(("setting", "value", "set as", "otherwise"), cells)
+    show_table(("setting", "value", "set as", "otherwise"), cells)
 
 
 def facts(kind: str, name: str, rows: Iterable[ConfigValue]) -> dict[str, Any]:

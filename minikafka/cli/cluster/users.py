@@ -145,12 +145,11 @@ async def create(admin: Admin, args: argparse.Namespace, password: str) -> int:
     iterations = MIN_ITERATIONS if args.iterations is None else args.iterations
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise WrongUsage(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
-    rows = []
-    for code in mechanisms(args.mechanism):
+    for code in mechanisms(args.mechanism):  # a request each: KRaft refuses two of one user
         salt = admin.session.world.entropy.random_bytes(SALT_BYTES)
         salted = salted_password(MECHANISMS[code], password, salt, iterations)
-        rows.append(Upsertion(args.user, code, iterations, salt, salted))
-    _raise_first(await admin.alter_scram_credentials(upsertions=rows))
+        row = Upsertion(args.user, code, iterations, salt, salted)
+        _raise_first(await admin.alter_scram_credentials(upsertions=[row]))
     print(f"Completed updating config for user {args.user}.")
     return 0
 
@@ -159,8 +158,8 @@ async def delete(admin: Admin, args: argparse.Namespace) -> int:
     names = args.mechanism
     if not names:
         names = list((await _of_user(admin, args.user)).keys())
-    rows = [Deletion(args.user, code) for code in mechanisms(names)]
-    _raise_first(await admin.alter_scram_credentials(deletions=rows))
+    for code in mechanisms(names):
+        _raise_first(await admin.alter_scram_credentials(deletions=[Deletion(args.user, code)]))
     print(f"Completed updating config for user {args.user}.")
     return 0
 

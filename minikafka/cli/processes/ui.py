@@ -6,19 +6,28 @@ import argparse
 import asyncio
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka.cli.cluster.users import read_password
-from minikafka.cli.connect import BOOTSTRAP_SERVERS, REGISTRY_URL, client_config, client_file
+from minikafka.cli.connect import (
+    BOOTSTRAP_SERVERS,
+    REGISTRY_LOGIN,
+    REGISTRY_LOGIN_FROM,
+    REGISTRY_URL,
+    client_config,
+    client_file,
+)
 from minikafka.cli.processes.registry import users_of
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.verb_parser import at_least
+from minikafka.client.rest import RestAddress
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
-from minikafka.network.http_client import HttpUrl
 
 if TYPE_CHECKING:
     from minikafka.page.dashboard.access.doors import Doors
@@ -162,10 +171,10 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("--history: not with --recording, which has no cluster")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
-    check_registry(args)
-    check_connect(args)
     if args.cluster is not None:
         check_several(args)
+    check_registry(args)
+    check_connect(args)
     shown = several(args) if args.cluster is not None else [alone(args)]
     from minikafka.world.real.loop import run as run_loop
 
@@ -202,16 +211,15 @@ def print_entry(args: argparse.Namespace) -> int:
 
 def doors_of(args: argparse.Namespace) -> Doors:
     """Return who may come in. Raises ConfigError, and OSError for a file that cannot be read."""
-    from minikafka.page.dashboard.access.accounts import parse_tokens, parse_users
+    from minikafka.page.dashboard.access.accounts import parse_tokens
     from minikafka.page.dashboard.access.doors import Doors, parse_proxies
     from minikafka.page.dashboard.access.roles import ROLES
+    from minikafka.page.dashboard.access.user_file import UserFile
 
-    def text(path: str) -> str:
-        return Path(path).read_text(encoding="utf-8")
-
+    file = args.token_file
     return Doors(
-        tokens=parse_tokens(text(args.token_file), args.token_file) if args.token_file else (),
-        users=parse_users(text(args.user_file), args.user_file) if args.user_file else {},
+        tokens=parse_tokens(Path(file).read_text(encoding="utf-8"), file) if file else (),
+        users=UserFile(args.user_file) if args.user_file else {},
         user_header=args.user_header,
         proxies=parse_proxies(args.trusted_proxy),
         proxy_role=ROLES[args.proxy_role] if args.proxy_role else None,
@@ -245,14 +253,17 @@ def check_connect(args: argparse.Namespace) -> None:
 def check_address(option: str, url: str) -> None:
     """Raises ConfigError."""
     try:
-        HttpUrl.parse(url)
+        RestAddress.parse(url)
     except ValueError as error:
         raise ConfigError(f"{option} {url}: {error}") from None
 
 
 def check_several(args: argparse.Namespace) -> None:
     """Raises WrongUsage for options that belong to a single cluster."""
-    single = ("command_config", "record", "registry", "connect", "supervisor_fd")
+    single = (
+        *("command_config", "record", "supervisor_fd"),
+        *("registry", "registry_users", "connect", "connect_users"),
+    )
     named = ["--" + name.replace("_", "-") for name in single if getattr(args, name) is not None]
     if named:
         raise WrongUsage(f"{', '.join(named)}: not with --cluster, whose file has all settings")
@@ -279,9 +290,28 @@ def several(args: argparse.Namespace) -> list[PageSubject]:
                 "history": None if args.history is None else f"{args.history}.{name}",
             }
         )
-        check_registry(one)
-        found[name] = alone(one)._replace(name=name)
+        try:
+            check_registry(one)
+            subject, login = alone(one), registry_login(given)
+        except ConfigError as error:
+            raise WrongUsage(f"--cluster {file}: {error}") from None
+        options = replace(subject.options, registry_login=login)
+        found[name] = subject._replace(name=name, options=options)
     return list(found.values())
+
+
+def registry_login(given: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the login for a registry in the settings of Confluent's serializers, None if it is in
+    the address, or missing. Raises WrongUsage."""
+    source = given.get(REGISTRY_LOGIN_FROM, "URL")
+    if source not in ("URL", "USER_INFO"):
+        raise WrongUsage(f"{REGISTRY_LOGIN_FROM}: URL or USER_INFO is needed")
+    if source == "URL" and REGISTRY_LOGIN not in given:
+        return None
+    name, _, password = given.get(REGISTRY_LOGIN, "").partition(":")
+    if not (name and password):
+        raise WrongUsage(f"{REGISTRY_LOGIN}: NAME:PASSWORD is needed")
+    return name, password
 
 
 def alone(args: argparse.Namespace) -> PageSubject:

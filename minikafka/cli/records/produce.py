@@ -51,6 +51,7 @@ class InputLines:
         self._descriptor = descriptor
         self._woken = asyncio.Event()
         self._stopped = False
+        self.begun = False  # whether there was any input
 
     def stop(self) -> None:
         """End the iteration. An incomplete line is dropped."""
@@ -64,6 +65,7 @@ class InputLines:
         """
         begun: list[bytes] = []
         while data := await self._read():
+            self.begun = True
             *whole, rest = data.split(b"\n")
             if whole:
                 whole[0] = b"".join([*begun, whole[0]])
@@ -143,10 +145,10 @@ def run(args: argparse.Namespace) -> int:
 def end_input(lines: InputLines, producer: Producer) -> None:
     """Stop reading after the first Ctrl-C; the lines read so far are still sent.
 
-    Without a known broker, print how to end at once.
+    If no broker is known to send them to, print how to end at once.
     """
     lines.stop()
-    if not producer.session.metadata.view.nodes:
+    if lines.begun and not producer.session.metadata.view.nodes:
         print("minikafka: no broker responds; press Ctrl-C again to end at once", file=sys.stderr)
 
 

@@ -127,7 +127,8 @@ class Guard(NamedTuple):
         if asked.token is not None:
             found = self.identity_of_token(asked.token)
             if found is None and self.sessions is not None:
-                found = self.sessions.find(asked.token)
+                account = self.sessions.find(asked.token)
+                found = None if account is None else self.doors.by_session(account)
             if found is not None:
                 return found
         return self.doors.by_proxy(asked.peer, asked.user)

@@ -90,10 +90,12 @@ def guard_of(world: World, shown: Sequence[PageSubject], listening: socket.socke
     token = "" if doors.ways else world.entropy.random_bytes(TOKEN_BYTES).hex()
     clients = [one.client for one in shown if one.client is not None]
     has_login = any(client.security_protocol != "PLAINTEXT" for client in clients)
-    logins = [
-        each for one in shown for each in (one.options.registry_login, one.options.connect_login)
+    servers = [
+        address
+        for one in shown
+        for address in (one.options.registry_address, one.options.connect_address)
     ]
-    has_login |= any(each is not None for each in logins)
+    has_login |= any(each is not None and each.login is not None for each in servers)
     private = not is_loopback(host) or has_login or bool(doors.ways)
     sessions = Sessions(world.clock.monotonic_ms, world.entropy.random_bytes)
     return Guard(host, port, token, options.read_only, private, doors, sessions)

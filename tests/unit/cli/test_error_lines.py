@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.cli.main import describe, main
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost, SessionExpired
 
 
@@ -19,6 +20,12 @@ from minikafka.kernel.ports import ConnectionLost, SessionExpired
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/x"), "directory: /x"),
         (ConfigError("broker.id is missing"), "broker.id is missing"),
         (TimeoutError(), "TimeoutError"),
+        (
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            "UNKNOWN_TOPIC_OR_PARTITION: there is no such topic",
+        ),
+        (KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), "NOT_LEADER_OR_FOLLOWER"),
+        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t"), "UNKNOWN_TOPIC_OR_PARTITION: t"),
     ],
 )
 def test_an_error_is_one_line_with_its_cause(error: BaseException, said: str) -> None:

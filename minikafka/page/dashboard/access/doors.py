@@ -70,6 +70,14 @@ class Doors(NamedTuple):
         role = self.proxy_role if account is None else account.role
         return None if role is None else PageUser(user, role, "proxy")
 
+    def by_session(self, account: PageAccount) -> PageUser | None:
+        """Return the user who signed in to an account, with the role of now; None if the account is
+        gone, or its password is another one."""
+        now = self.users.get(account.name)
+        if now is None or now.secret != account.secret:
+            return None
+        return PageUser(now.name, now.role, "password")
+
     def is_proxy(self, peer: str | None) -> bool:
         try:
             address = ip_address(peer or "")
@@ -95,25 +103,26 @@ class Sessions:
     def __init__(self, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes]) -> None:
         self._now_ms = now_ms
         self._random_bytes = random_bytes
-        self._sessions: dict[str, tuple[PageUser, int]] = {}  # and until when
+        self._sessions: dict[str, tuple[PageAccount, int]] = {}  # and until when
 
-    def open(self, identity: PageUser) -> str:
+    def open(self, account: PageAccount) -> str:
         """Return the secret of a new session."""
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         secret = self._random_bytes(SESSION_BYTES).hex()
-        self._sessions[secret] = identity, self._now_ms() + SESSION_MS
+        self._sessions[secret] = account, self._now_ms() + SESSION_MS
         return secret
 
-    def find(self, secret: str) -> PageUser | None:
+    def find(self, secret: str) -> PageAccount | None:
+        """Return the account as it was at the sign-in."""
         found = self._sessions.get(secret)
         if found is None:
             return None
-        identity, until_ms = found
+        account, until_ms = found
         if self._now_ms() >= until_ms:
             self.close(secret)
             return None
-        return identity
+        return account
 
     def close(self, secret: str) -> None:
         self._sessions.pop(secret, None)

@@ -76,7 +76,7 @@ class SessionApi:
         identity = PageUser(account.name, account.role, "password")
         self._context.audit.ended(identity, peer, ACT, "", 0)
         response = JSONResponse({"who": identity.name}, headers=_NO_STORE)
-        secret = guard.sessions.open(identity)
+        secret = guard.sessions.open(account)
         response.set_cookie(guard.cookie, secret, httponly=True, samesite="strict", path="/")
         return response
 

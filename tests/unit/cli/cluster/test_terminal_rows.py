@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from minikafka.cli.cluster import acls, configs, features, tokens, users
 from minikafka.cli.groups import transactions
-from minikafka.cli.output import Sick
+from minikafka.cli.output import Sick, terminal_table
 from minikafka.core.client.admin.configs import ConfigValue
 from minikafka.core.client.admin.features import FeatureMetadata
 from minikafka.core.client.admin.security import SecretToken
@@ -49,6 +50,20 @@ def test_a_rule_that_denies_stands_out() -> None:
     assert isinstance(row[0], Sick)
     allowed = entry._replace(permission=PermissionType.ALLOW)
     assert not isinstance(acls.cells(AclBinding(pattern, allowed))[0], Sick)
+
+
+def test_names_of_columns_are_words_between_which_they_fold() -> None:
+    columns = ("nextWakeUp", "start_offset", "transactional-id")
+    head = terminal_table(columns, [["a", "b", "c"]]).splitlines()[0]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", head).split("  ") == [
+        *("next wake up", "start offset", "transactional id")
+    ]
+
+
+def test_a_table_without_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert terminal_table(("user",), []).splitlines()[1:] == ["(none)"]
+    configs.show_entries([])
+    assert capsys.readouterr().out.splitlines()[1:] == ["(none)"]
 
 
 def test_a_finalized_level_that_the_broker_does_not_support_is_sick() -> None:

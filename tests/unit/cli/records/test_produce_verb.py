@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from minikafka.cli.records.produce import send_lines
+from minikafka.cli.records.produce import InputLines, end_input, send_lines
 from minikafka.cli.records.record_text import OutgoingRecord, parse_json_line, parse_line
 from minikafka.client import ClientConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
@@ -91,3 +91,12 @@ def test_without_a_broker_it_prints_a_hint_and_a_second_signal_ends_it() -> None
             process.send_signal(signal.SIGINT)
             assert process.stderr.read() == b""
             assert process.wait(60) == -signal.SIGINT
+
+
+@jumping
+async def test_without_input_the_end_needs_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    """No broker is known as nothing has been sent, and nothing waits for one."""
+    config = ClientConfig(bootstrap_servers="b:1")
+    async with Producer(client_world(), config, ProducerConfig()) as producer:
+        end_input(InputLines(), producer)
+    assert capsys.readouterr().err == ""

@@ -16,6 +16,7 @@ from minikafka.cli.processes import ui
 from minikafka.client.config import ClientConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.page.dashboard.access.accounts import (
+    PageAccount,
     is_password,
     nobodys_verifier,
     parse_tokens,
@@ -32,6 +33,7 @@ from minikafka.page.dashboard.access.doors import (
     parse_proxies,
 )
 from minikafka.page.dashboard.access.roles import Role, needed_for_act, needed_for_request
+from minikafka.page.dashboard.access.user_file import UserFile
 from minikafka.page.dashboard.acting.acts import ACTS
 from minikafka.page.dashboard.guards import Asked, Guard
 from minikafka.testing.inside.cluster import InsideCluster
@@ -191,14 +193,41 @@ def test_sessions_end_and_are_bounded() -> None:
     now = 0
     numbers = iter(range(10**6))
     sessions = Sessions(lambda: now, lambda count: next(numbers).to_bytes(count, "big"))
-    first = sessions.open(ALICE)
-    assert sessions.find(first) == ALICE
+    account = PageAccount("alice", Role.OPERATE, "verifier")
+    first = sessions.open(account)
+    assert sessions.find(first) == account
     now = SESSION_MS
     assert sessions.find(first) is None
-    secrets = [sessions.open(ALICE) for _ in range(MOST_SESSIONS + 1)]
-    assert [sessions.find(each) for each in secrets[:2]] == [None, ALICE]
+    secrets = [sessions.open(account) for _ in range(MOST_SESSIONS + 1)]
+    assert [sessions.find(each) for each in secrets[:2]] == [None, account]
     sessions.close(secrets[1])
     assert sessions.find(secrets[1]) is None
+
+
+@pytest.mark.mission("GLASS-136")
+def test_a_changed_file_of_users_counts_for_those_who_have_signed_in(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(ENTRY)
+    users = UserFile(str(file))
+    sessions = Sessions(lambda: 0, lambda count: bytes(count))
+    guard = Guard("127.0.0.1", 8080, "", True, True, Doors(users=users), sessions)
+    secret = sessions.open(users["alice"])
+    asked = Asked("GET", "/api/snapshot", HOST, None, secret)
+    assert guard.identity(asked) == PageUser("alice", Role.OPERATE, "password")
+    file.write_text(f"{ENTRY}\n{ENTRY}")  # twice
+    assert guard.identity(asked) == PageUser("alice", Role.OPERATE, "password")
+    file.write_text(f"{ENTRY.replace(':operate:', ':look:')}\nbob:look:\n")
+    assert guard.identity(asked) == PageUser("alice", Role.LOOK, "password")
+    assert set(users) == {"alice", "bob"}
+    other_password = user_entry("alice", Role.LOOK, "another one", SALT)
+    file.write_text(other_password)
+    assert guard.identity(asked) is None
+    file.write_text(ENTRY)
+    assert guard.identity(asked) is not None
+    file.unlink()
+    assert guard.identity(asked) is not None
+    file.write_text("# nobody\n")
+    assert guard.identity(asked) is None
 
 
 # ------------------------------------------------------------------------------------------ verbs

@@ -11,6 +11,7 @@ import pytest
 from minikafka.cli.processes import ui
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
+from minikafka.client.rest import RestAddress
 from minikafka.page.dashboard.context import PageOptions
 from minikafka.page.dashboard.serving import PageSubject
 from minikafka.testing.inside.cluster import InsideCluster
@@ -99,6 +100,30 @@ def test_a_file_of_client_settings_makes_a_cluster(tmp_path: Path) -> None:
     assert one.client.security_protocol == "SASL_SSL"
 
 
+@pytest.mark.mission("GLASS-160")
+@pytest.mark.parametrize(
+    ("settings", "login"),
+    [
+        ("schema.registry.url=http://r:8081\n", None),
+        ("schema.registry.url=http://ann:s%20cret@r:8081\n", "ann:s cret"),
+        (
+            (
+                "schema.registry.url=http://r:8081\nbasic.auth.credentials.source=USER_INFO\n"
+                "basic.auth.user.info=ann:s cret\n"
+            ),
+            "ann:s cret",
+        ),
+    ],
+)
+def test_a_file_has_the_registry_as_for_confluents_serializers(
+    settings: str, login: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers=one:9092\n{settings}")
+    (one,) = ui.several(parsed("--cluster", f"prod={file}"))
+    assert one.options.registry_address == RestAddress("http://r:8081", login)
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -107,13 +132,24 @@ def test_a_file_of_client_settings_makes_a_cluster(tmp_path: Path) -> None:
         (["--cluster", "a=FILE", "--cluster", "a=FILE"], "twice"),
         (["--cluster", "a=/nonexistent"], "No such file"),
         (["--cluster", "a=EMPTY"], "no bootstrap.servers"),
+        (["--cluster", "a=ODD"], "odd: unknown client setting no.such.key"),
+        (["--cluster", "a=INHERIT"], "inherit: basic.auth.credentials.source: URL or USER_INFO"),
         (["--cluster", "a=FILE", "--record", "r"], "--record: not with --cluster"),
+        (["--cluster", "a=FILE", "--registry-users", "r"], "--registry-users: not with --cluster"),
     ],
 )
 def test_wrong_clusters_are_refused(words: list[str], reason: str, tmp_path: Path) -> None:
-    file, empty = tmp_path / "file", tmp_path / "empty"
-    file.write_text("bootstrap.servers=one:9092\n")
-    empty.write_text("client.id=a\n")
-    given = [word.replace("FILE", str(file)).replace("EMPTY", str(empty)) for word in words]
+    of_one = "bootstrap.servers=one:9092\n"
+    files = {
+        "FILE": of_one,
+        "EMPTY": "client.id=a\n",
+        "ODD": f"{of_one}no.such.key=1\n",
+        "INHERIT": f"{of_one}basic.auth.credentials.source=SASL_INHERIT\n",
+    }
+    given = " ".join(words)
+    for name, text in files.items():
+        path = tmp_path / name.lower()
+        path.write_text(text)
+        given = given.replace(f"={name}", f"={path}")
     with pytest.raises(WrongUsage, match=reason):
-        ui.run(parsed(*given))
+        ui.run(parsed(*given.split()))

@@ -55,6 +55,13 @@ def act(page: PageServer, name: str, **body: Any) -> PageReply:
     )
 
 
+def test_a_login_in_the_address_is_one_that_others_do_not_have(connect: FakeConnect) -> None:
+    address = connect.url.replace("://", "://ann:s%20cret@")
+    with page_server(NO_CLUSTER, connect=address) as page:
+        assert page.get("/api/connectors").status == 403
+        assert read(page, "/api/connect").json["address"] == connect.url
+
+
 def test_connectors_are_listed_with_what_failed(page: PageServer) -> None:
     assert page.get("/api/connectors").status == 403  # other users of this machine have no login
     assert read(page, "/api/connect").json["version"] == "3.9.1"
