@@ -26,6 +26,7 @@ from scripts.lib.bench import (
     scale,
     security,
     shares,
+    slow_disk,
     spark,
     spark_cluster,
     spark_trigger,
@@ -34,6 +35,7 @@ from scripts.lib.bench import (
     testing,
 )
 from scripts.lib.bench.report import Report
+from scripts.lib.bench.slow_device import NoSlowDevice
 from scripts.lib.bench.soak import run as soak
 
 # Beside the figures of both kinds.
@@ -55,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "page": page.run,
     "tab": tab.run,
     "stalls": stalls.run,
+    "slow-disk": slow_disk.run,
     "spark": spark.run,
     "spark-streams": spark.run_streams,
     "spark-trigger": spark_trigger.run,
@@ -67,8 +70,8 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
 }
 # What runs only when it is named: it takes long, or writes into docs.
 ONLY_NAMED = (
-    "failover", "catching-up", "scale", "members", "shares", "spark-cluster", "interpreters",
-    "flames", "soak", "kafka",
+    "failover", "catching-up", "scale", "members", "shares", "slow-disk", "spark-cluster",
+    "interpreters", "flames", "soak", "kafka",
 )  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": stalls.run,
@@ -94,7 +97,7 @@ def main() -> int:
                 WITH_OPTION[name](report, option)
             else:
                 BENCHMARKS[name](report)
-    except NoApacheKafka as error:
+    except (NoApacheKafka, NoSlowDevice) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     return 0

@@ -23,7 +23,7 @@ from urllib.parse import urljoin
 
 from scripts.lib.bench.brokers import Brokers, spread
 from scripts.lib.bench.harness import cpu_at_rest, in_turns
-from scripts.lib.bench.neighbours import Neighbours
+from scripts.lib.bench.neighbours import Neighbours, producing
 from scripts.lib.bench.report import Report
 
 BROKERS = 3
@@ -92,7 +92,7 @@ def start_brokers(partitions: int) -> Iterator[Brokers]:
 
 def produce(port: int, seconds: int) -> list[list[float]]:
     """Return how long each produce of one record took, in ms, for each second."""
-    every = Neighbours([(port, 0)], PRODUCE_EVERY_S, LIMIT_S, topic=TOPIC, record_bytes=1000)
+    every = Neighbours([producing(port, 0, TOPIC, 1000)], PRODUCE_EVERY_S, LIMIT_S)
     with every as produces:
         time.sleep(seconds)
     by_second: dict[int, list[float]] = {}

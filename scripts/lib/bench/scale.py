@@ -26,7 +26,7 @@ from scripts.lib.bench import neighbours
 from scripts.lib.bench.brokers import QUICK, Brokers
 from scripts.lib.bench.failover import changed, zookeeper_client
 from scripts.lib.bench.harness import cpu_seconds, resident_mb, wait_until
-from scripts.lib.bench.neighbours import Neighbours
+from scripts.lib.bench.neighbours import Neighbours, producing
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import frame, receive
 
@@ -106,8 +106,8 @@ class Scale:
         self._row(name, "s", seconds, note)
 
     def _neighbours(self, brokers: Sequence[int]) -> Neighbours:
-        partitions = [(self._cluster.port(broker), broker - 1) for broker in brokers]
-        return Neighbours(partitions, PRODUCE_EVERY_S, LIMIT_S)
+        asks = [producing(self._cluster.port(each), each - 1) for each in brokers]
+        return Neighbours(asks, PRODUCE_EVERY_S, LIMIT_S)
 
     # ------------------------------------------------------------------------------- operations
 

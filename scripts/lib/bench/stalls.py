@@ -13,7 +13,7 @@ from scripts.lib.bench import nasty_inputs, neighbours
 from scripts.lib.bench.brokers import KAFKA, OURS, Brokers, Command, kinds
 from scripts.lib.bench.harness import resident_mb
 from scripts.lib.bench.nasty_inputs import NastyInput, Target
-from scripts.lib.bench.neighbours import Neighbours
+from scripts.lib.bench.neighbours import Neighbours, producing
 from scripts.lib.bench.report import Report
 
 LIMIT_S = 60.0  # what takes longer is "never"
@@ -57,7 +57,9 @@ class Lab:
         cluster = self._ready((row.replicas, row.many, row.descriptors))
         broker = cluster.process(1)
         before = resident_mb(broker)
-        with Neighbours([(cluster.ports[0], 0)], PRODUCE_EVERY_S, LIMIT_S, WARM_UP) as neighbour:
+        with Neighbours(
+            [producing(cluster.ports[0])], PRODUCE_EVERY_S, LIMIT_S, WARM_UP
+        ) as neighbour:
             outcome = attack(Target(cluster.ports[0], LIMIT_S))
             time.sleep(SETTLE_S)
         alive = broker.is_running() and broker.status() != psutil.STATUS_ZOMBIE
