@@ -1,4 +1,4 @@
-"""Varints, UUIDs and the errors: what compiled codecs and record batches have in common."""
+"""Varints, tagged fields, UUIDs and errors: what codecs, headers and record batches share."""
 
 from __future__ import annotations
 
@@ -101,6 +101,31 @@ def write_varint(value: int) -> bytes:
 def write_varlong(value: int) -> bytes:
     """Encode a signed 64-bit value as a zigzag varint."""
     return write_uvarint((value << 1) ^ (value >> 63))
+
+
+def skip_tags(data: Buffer, position: int, most: int) -> tuple[int, int]:
+    """Skip the tagged fields at ``position``, none of which is known and of which there may be
+    ``most``. Return the position after them, and how many more may follow elsewhere.
+
+    Raises DecodeError, and IndexError when the data ends."""
+    count, position = read_uvarint(data, position)
+    if count > most:
+        raise DecodeError(f"{count} tagged fields are too many")
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        position += size
+    if position > len(data):
+        raise DecodeError(f"a tagged field ends at byte {position} of {len(data)} bytes")
+    return position, most - count
+
+
+def append_tags(parts: list[Buffer], tags: list[tuple[int, list[Buffer]]]) -> None:
+    """Append tagged fields, given by their tags and the parts of their values."""
+    parts.append(write_uvarint(len(tags)))
+    for tag, value in tags:
+        parts.append(write_uvarint(tag) + write_uvarint(sum(map(len, value))))
+        parts += value
 
 
 def uuid_from_bytes(raw: bytes) -> UUID:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from minikafka.protocol.buffer import DecodeError, read_uvarint, uuid_from_bytes
+from minikafka.protocol.buffer import DecodeError, read_uvarint, skip_tags, uuid_from_bytes
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, layout_of, min_size
 from minikafka.protocol.schema import RECORDS, STRING, UUID_TYPE, Decoder, Fixed, Message, Sized
 from minikafka.protocol.source import SourceWriter
@@ -61,22 +61,6 @@ def _tag_mismatch(name: str) -> None:
     raise DecodeError(f"tagged field {name} is not as long as it says")
 
 
-def _skip_tags(buf: bytes | memoryview, pos: int, end: int, left: int) -> tuple[int, int]:
-    """Skip tagged fields that this version does not know, at most ``left`` of them.
-
-    Return the position after them, and how many more may follow."""
-    count, pos = read_uvarint(buf, pos)
-    if count > left:
-        raise DecodeError(f"{count} tagged fields are too many")
-    for _ in range(count):
-        _, pos = read_uvarint(buf, pos)
-        size, pos = read_uvarint(buf, pos)
-        pos += size
-        if pos > end:
-            _overrun(pos - end)
-    return pos, left - count
-
-
 # Kafka's generated readers refuse longer texts also where an unsigned varint measures them.
 MAX_TEXT_BYTES = 0x7FFF
 
@@ -99,7 +83,7 @@ class _DecoderSource:
             over_limit=_over_limit,
             long_text=_long_text,
             tag_mismatch=_tag_mismatch,
-            skip_tags=_skip_tags,
+            skip_tags=skip_tags,
         )
         layout = layout_of(cls, version, self.flexible)
         self.in_place = has_records(layout, version)
@@ -159,7 +143,7 @@ class _DecoderSource:
                     reader = self._tag_reader(layout)
                     w.line(f"pos, left = {reader}(buf, pos - 1, end, {target}, left)")
                 else:
-                    w.line("pos, left = skip_tags(buf, pos - 1, end, left)")
+                    w.line("pos, left = skip_tags(buf, pos - 1, left)")
         return target
 
     def _tag_reader(self, layout: Layout) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from minikafka.protocol.buffer import Buffer, EncodeError, write_uvarint
+from minikafka.protocol.buffer import EncodeError, append_tags, write_uvarint
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, fields_of, layout_of
 from minikafka.protocol.schema import STRING, UUID_TYPE, Encoder, Fixed, Message, Sized
 from minikafka.protocol.source import SourceWriter
@@ -37,13 +37,6 @@ def _refuse(name: str, value: Any) -> None:
     )
 
 
-def _append_tags(parts: list[Buffer], tags: list[tuple[int, list[Buffer]]]) -> None:
-    parts.append(write_uvarint(len(tags)))
-    for tag, value in tags:
-        parts.append(write_uvarint(tag) + write_uvarint(sum(map(len, value))))
-        parts += value
-
-
 class _EncoderSource:
     """The generated source of one encode function.
 
@@ -61,7 +54,7 @@ class _EncoderSource:
             one_byte=_ONE_BYTE,
             pack=struct.pack,
             refuse=_refuse,
-            append_tags=_append_tags,
+            append_tags=append_tags,
         )
         w = self.writer
         with w.function("def encode(m, parts):"):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from minikafka.protocol.api_keys import NEVER, ApiKey
-from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
+from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, skip_tags
 from minikafka.protocol.codec import append_message, decode, encode
 from minikafka.protocol.schema import Message
 
@@ -332,7 +332,8 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 )
             client_id = frame[10:position].tobytes().decode()
         if api_version >= _FIRST_FLEXIBLE.get(api_key, NEVER):
-            position = _skip_tags(frame, position) if frame[position] else position + 1
+            none = frame[position] == 0  # nearly always
+            position = position + 1 if none else skip_tags(frame, position, _MAX_TAGS)[0]
     except (DecodeError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
@@ -413,22 +414,7 @@ def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple
         (correlation_id,) = _read_correlation_id(frame)
         position = 4
         if version >= response_cls.SPEC.first_flexible_header:
-            position = _skip_tags(frame, 4)
+            position, _ = skip_tags(frame, 4, _MAX_TAGS)
     except (DecodeError, struct.error, IndexError) as error:
         raise DecodeError(f"response header: {error}") from error
     return correlation_id, decode(response_cls, version, frame, position)
-
-
-def _skip_tags(frame: Buffer, position: int) -> int:
-    count, position = read_uvarint(frame, position)
-    if count > _MAX_TAGS:
-        raise DecodeError(f"{count} tagged fields are too many")
-    for _ in range(count):
-        _, position = read_uvarint(frame, position)
-        size, position = read_uvarint(frame, position)
-        position += size
-    if position > len(frame):
-        raise DecodeError(
-            f"a tagged field ends at byte {position} of a frame of {len(frame)} bytes"
-        )
-    return position

@@ -122,7 +122,7 @@ class Life:
     async def delete_records(self, offset: int) -> None:
         self.starts = (self.starts[0], offset)
         self.log.increment_log_start_offset(offset)
-        self.logs.write_log_starts()
+        self.logs.starts.write()
         await self.logs.checkpoint()
         self.starts = (offset, offset)
 

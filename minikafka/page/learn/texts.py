@@ -13,7 +13,7 @@ A catalogue is a TOML file with one table for each key that the chapter says:
     options_zh = ["...", "..."]
     why_en = "..."
     why_zh = "..."
-    code = ["minikafka/server/broker/fetch/delayed_fetch.py:DelayedFetch"]
+    code = ["minikafka/server/broker/fetch/record_fetches.py:DelayedFetch"]
     missions = ["PUR-1"]
 """
 

@@ -293,7 +293,7 @@ class BrokerParts:
             self._world.entropy,
             metrics,
             self.replicas.hosted,
-            self.logs.log_start_moves,
+            self.logs.starts,
             self._config.integer("max.incremental.fetch.session.cache.slots"),
             self.memory,
         )

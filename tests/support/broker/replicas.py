@@ -362,7 +362,7 @@ class ReplicaCluster:
             SimEntropy(broker_id),
             metrics,
             replicas.hosted,
-            logs.log_start_moves,
+            logs.starts,
             self._session_slots,
             self.memory,
         )

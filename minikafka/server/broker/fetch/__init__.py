@@ -1,7 +1,7 @@
 """Reading records for consumers and followers: sessions, parked fetches, reads from disk.
 
 ``apis/records/fetch.py`` calls ``sessions.py`` and ``record_fetches.py``. Start reading at
-``delayed_fetch.py``, which has the states of a Fetch, then ``record_fetches.py``, ``reader.py``.
+``record_fetches.py``, which has the states of a Fetch, then ``reader.py``.
 
 A follower reads up to the log end, a consumer up to the high watermark or the last stable offset.
 An offset inside a batch returns the whole batch. The response leaves at once if there are enough

@@ -29,6 +29,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.server.broker.fetch.reader import FetchEntry, ReadResult, repeated_response
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.broker.replication.partition import Partition
+from minikafka.server.storage.directories.log_starts import LogStarts
 
 Sent: TypeAlias = tuple[PartitionKey, CachedPartition[FetchEntry]]
 
@@ -101,11 +102,11 @@ class FollowerFetch:
 
 
 class FollowerSession(FetchSession[FetchEntry]):
-    """The session of one follower. ``log_start_moves`` returns how often log starts have moved."""
+    """The session of one follower. It reads all partitions again if one of ``log_starts`` moves."""
 
     __slots__ = (
         "_hosted",
-        "_log_start_moves",
+        "_log_starts",
         "_moves",
         "_settled",
         "_to_read",
@@ -120,13 +121,13 @@ class FollowerSession(FetchSession[FetchEntry]):
         by_id: bool,
         now_ms: int,
         hosted: HostedPartitions,
-        log_start_moves: Callable[[], int],
+        log_starts: LogStarts,
     ) -> None:
         super().__init__(session_id, True, by_id, now_ms)
         self.replica_id = replica_id
         self._hosted = hosted
-        self._log_start_moves = log_start_moves
-        self._moves = log_start_moves()
+        self._log_starts = log_starts
+        self._moves = log_starts.moves
         # Each partition of the session is in one of the two.
         self._to_read: dict[PartitionKey, CachedPartition[FetchEntry]] = {}
         self._settled: dict[TopicPartition, tuple[PartitionKey, Partition]] = {}
@@ -213,7 +214,7 @@ class FollowerSession(FetchSession[FetchEntry]):
 
     def notice_moves(self) -> None:
         """Read all partitions again if a log start has moved."""
-        moves = self._log_start_moves()
+        moves = self._log_starts.moves
         if moves != self._moves:
             self._moves = moves
             self.unsettle_all()

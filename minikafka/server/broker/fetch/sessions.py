@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from minikafka.core.replication.fetch_session import (
@@ -27,6 +27,7 @@ from minikafka.server.broker.fetch.reader import FetchEntry, ReadResult
 from minikafka.server.broker.record_formats import FETCH_FORMATS, FetchFormat
 from minikafka.server.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.server.listeners.memory_budget import MemoryBudget
+from minikafka.server.storage.directories.log_starts import LogStarts
 
 
 class FetchVersion(NamedTuple):
@@ -163,7 +164,7 @@ class FetchSessions:
     ``memory``; while it is used up, consumers are served without new sessions.
 
     The names of topic ids are looked up again for partitions whose id was unknown when they were
-    added to the session. ``log_start_moves`` returns how often log starts have moved."""
+    added to the session."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class FetchSessions:
         entropy: Entropy,
         metrics: Metrics,
         hosted: HostedPartitions,
-        log_start_moves: Callable[[], int],
+        log_starts: LogStarts,
         slots: int = DEFAULT_SLOTS,
         memory: MemoryBudget | None = None,
     ) -> None:
@@ -179,7 +180,7 @@ class FetchSessions:
         self._memory = memory or MemoryBudget()
         self._entropy = entropy
         self._hosted = hosted
-        self._log_start_moves = log_start_moves
+        self._log_starts = log_starts
         cache: FetchSessionCache[FetchEntry] = FetchSessionCache(slots)
         self.cache = cache
         self._request_saved = metrics.counter(
@@ -245,7 +246,7 @@ class FetchSessions:
         if replica_id < 0:
             return FetchSession(session_id, False, by_id, now_ms)
         return FollowerSession(
-            session_id, replica_id, by_id, now_ms, self._hosted, self._log_start_moves
+            session_id, replica_id, by_id, now_ms, self._hosted, self._log_starts
         )
 
     def _new_id(self) -> int:

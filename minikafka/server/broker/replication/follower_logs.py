@@ -64,6 +64,7 @@ class FollowerLogs:
     ) -> None:
         self._topics = topic_metrics
         self.throttle = throttle
+        self.log_starts = logs.starts
         self._hosted = hosted
         self._purgatories = purgatories
         self._on_disk_error = on_disk_error
@@ -75,15 +76,6 @@ class FollowerLogs:
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int:
         return self._hosted.require(topic_partition).log.log_end_offset
-
-    def log_start_moves(self) -> int:
-        """Return how many times a log start has moved, in all logs of this broker."""
-        return self._logs.log_start_moves()
-
-    def write_log_starts(self) -> None:
-        """Write moved log starts to disk. Call this before a Fetch that sends them: the leader then
-        reports the records below them as deleted, also after a crash of this broker."""
-        self._logs.write_log_starts()
 
     def apply(
         self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData

@@ -34,6 +34,7 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from minikafka.server.storage.directories.log_starts import LogStarts
 
 FETCH_VERSION_BY_NAME = 12  # the last one without topic ids
 FETCH_VERSION_REPLICA_STATE = 15  # the first one with the follower's broker epoch (KIP-903)
@@ -83,21 +84,21 @@ class LeaderSession:
     ``changed`` since the last one, and names them unless their fetch state is the same object as
     before. Of more than ``NAMED_AT_ONCE`` it names the first ones, and does not wait at the leader;
     the next requests of the session name the others. The log start in a request is not part of that
-    state: ``log_start_offset`` returns it for a partition. As long as ``log_start_moves``, the
-    number of moves of all log starts, is unchanged, no log start has to be looked up."""
+    state: ``log_start_offset`` returns it for a partition. As long as none of ``log_starts`` has
+    moved, no log start has to be looked up."""
 
     def __init__(
         self,
         broker_id: int,
         broker_epoch: Callable[[], int],
         log_start_offset: Callable[[TopicPartition], int],
-        log_start_moves: Callable[[], int],
+        log_starts: LogStarts,
         config: ReplicaFetcherConfig,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._log_start_offset = log_start_offset
-        self._log_start_moves = log_start_moves
+        self._log_starts = log_starts
         self._config = config
         self._fetch_version = config.inter_broker_protocol.fetch_version
         self._truncates_on_fetch = config.inter_broker_protocol.truncates_on_fetch
@@ -105,7 +106,7 @@ class LeaderSession:
         # What the session holds: under which key, built from which state.
         self._sent: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
         self._unnamed: dict[TopicPartition, None] = {}  # changed, and left to the next request
-        self._moves = 0  # ``log_start_moves`` at the last request
+        self._moves = 0  # of log starts, at the last request
         self._by_id = False
         # The names and ids of topics by the first part of their keys.
         self._topics: dict[str | int, tuple[str, UUID | None]] = {}
@@ -164,7 +165,7 @@ class LeaderSession:
         states: Mapping[TopicPartition, PartitionFetchState],
         looked_at: Iterable[TopicPartition],
     ) -> NextFetch[_PartitionRequest]:
-        sent, moves = self._sent, self._log_start_moves()
+        sent, moves = self._sent, self._log_starts.moves
         changed: dict[TopicPartition, PartitionFetchState] = {}
         gone = []
         for topic_partition in dict.fromkeys(chain(self._unnamed, looked_at)):

@@ -23,6 +23,7 @@ from minikafka.server.broker.replication.record_appends import (
     DelayedPartitionResults,
     PartitionResult,
 )
+from minikafka.server.storage.directories.log_starts import LogStarts
 
 INVALID_LOW_WATERMARK = -1
 WAITING_TOGETHER: Final = 100  # partitions of one delayed operation
@@ -79,21 +80,21 @@ class DelayedDeleteRecords(DelayedPartitionResults[DeletionResult]):
 
 
 class RecordDeletion:
-    """Serves DeleteRecords on the leader. ``write_log_starts`` writes moved log starts to a
-    checkpoint file before the response, so that deleted records stay deleted after a crash."""
+    """Serves DeleteRecords on the leader. Log starts that have moved are written to a checkpoint
+    file before the response, so that deleted records stay deleted after a crash."""
 
     def __init__(
         self,
         broker_id: int,
         hosted: HostedPartitions,
         purgatories: ReplicaPurgatories,
-        write_log_starts: Callable[[], None],
+        log_starts: LogStarts,
         on_disk_error: Callable[[TopicPartition, OSError], object],
         metrics: Metrics,
     ) -> None:
         self._hosted = hosted
         self._purgatories = purgatories
-        self._write_log_starts = write_log_starts
+        self._log_starts = log_starts
         self._on_disk_error = on_disk_error
         self._expired = metrics.counter(
             "kafka.server:type=DelayedDeleteRecordsMetrics,name=ExpiresPerSec"
@@ -111,7 +112,7 @@ class RecordDeletion:
         results: list[DeletionResult] = []
         async for topic_partition, offset in in_slices(offsets.items()):
             results.append(self._delete_here(topic_partition, offset))
-        self._write_log_starts()
+        self._log_starts.write()
         waiting: list[asyncio.Future[object]] = []
         starts = range(0, len(results), WAITING_TOGETHER)
         async for start in in_slices(starts, look_every=1):

@@ -101,7 +101,7 @@ class ReplicaFetcher:
     ) -> None:
         self.source = source
         self._session = LeaderSession(
-            broker_id, broker_epoch, logs.log_start_offset, logs.log_start_moves, config
+            broker_id, broker_epoch, logs.log_start_offset, logs.log_starts, config
         )
         self._connect = connect
         self._logs = logs
@@ -302,7 +302,8 @@ class ReplicaFetcher:
         due = self._due()
         if not due or any(tp in due for tp in self._uncompared):
             return False
-        self._logs.write_log_starts()
+        # The leader reports the records below these as deleted, also after a crash of this broker.
+        self._logs.log_starts.write()
         request, version = self._session.request_changed(
             due, self._states.changed, self._max_wait_ms(len(due))
         )
@@ -386,7 +387,7 @@ class ReplicaFetcher:
             busy = ahead.keys() | self._uncompared
             due = self._states.due(self._clock.monotonic_ms())
             requested = {tp: state for tp, state in due.items() if tp not in busy} | ahead
-            self._logs.write_log_starts()
+            self._logs.log_starts.write()
             request, version = self._session.request(requested, self._max_wait_ms(len(requested)))
             self._is_ahead = self._begin(request, version)
             self._states.changed.update(dict.fromkeys(ahead))

@@ -124,7 +124,7 @@ class ReplicaManager:
             config.broker_id,
             hosted,
             purgatories,
-            log_manager.write_log_starts,
+            log_manager.starts,
             self.disk_failed,
             metrics,
         )

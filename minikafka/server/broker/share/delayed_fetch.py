@@ -20,7 +20,6 @@ from minikafka.protocol.records.control import (
     control_record,
     decode_end_txn_marker,
 )
-from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
@@ -28,7 +27,7 @@ from minikafka.server.broker.fetch.reader import (
     ReadResult,
     end_of,
 )
-from minikafka.server.broker.fetch.record_fetches import RecordFetches
+from minikafka.server.broker.fetch.record_fetches import FetchOperation, RecordFetches
 from minikafka.server.broker.share.share_partitions import LedSharePartition, SharePartitions
 
 

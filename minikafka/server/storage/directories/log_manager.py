@@ -97,7 +97,7 @@ class LogManager:
         self._config = config
         self._events = event_log("log_manager")
         self.removal = DelayedRemoval(files, clock, self._events)
-        self._starts = LogStarts(clock, self._events, self.failed)
+        self.starts = LogStarts(clock, self._events, self.failed)
         self.open_segments = OpenSegments(config.max_open_cold_segments)
         self.directories = LogDirectories(
             files,
@@ -105,7 +105,7 @@ class LogManager:
             self._events,
             self._directory_failed,
             self.removal,
-            self._starts.moved,
+            self.starts.moved,
             self._high_watermark,
             self.open_segments,
         )
@@ -212,7 +212,7 @@ class LogManager:
         self.moves.resume(self._logs)
         if tasks is not None:
             self.run_in_background(tasks, "kafka-delete-logs", self.removal.run())
-            self.run_in_background(tasks, "log-starts", self._starts.run())
+            self.run_in_background(tasks, "log-starts", self.starts.run())
             for number in range(self._config.alter_log_dirs_threads):
                 name = f"ReplicaAlterLogDirsThread-{number}"
                 self.run_in_background(tasks, name, self.moves.run())
@@ -233,7 +233,7 @@ class LogManager:
         topic_partition = log.topic_partition
         log.last_flush_ms = self._clock.monotonic_ms()
         if log.segments.first_ends_below(log.log_start_offset):
-            self._starts.moved(directory, log)
+            self.starts.moved(directory, log)
         directory.add(log)
         self._logs[topic_partition] = log
         self._homes[topic_partition] = directory
@@ -422,15 +422,6 @@ class LogManager:
             except OSError as error:
                 self.failed(directory, error)
         return written
-
-    def write_log_starts(self) -> None:
-        """Write the log start offsets that have moved, as ``LogStarts.write``. Call this before a
-        response contains them."""
-        self._starts.write()
-
-    def log_start_moves(self) -> int:
-        """The number of times that the start offset of any log has moved."""
-        return self._starts.moves
 
     async def checkpoint(self) -> None:
         """Flush the rolled segments, then checkpoint recovery points and log start offsets."""

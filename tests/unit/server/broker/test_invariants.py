@@ -47,7 +47,7 @@ async def test_a_log_start_above_the_high_watermark_is_not_written() -> None:
         partition.log.increment_log_start_offset(2)
         partition.high_watermark = 1
         with pytest.raises(AssertionError, match=r"high watermark 1 outside of 2\.\.2"):
-            node.logs.write_log_starts()
+            node.logs.starts.write()
         with pytest.raises(AssertionError, match=r"high watermark 1 outside of 2\.\.2"):
             await node.logs.checkpoint()
         partition.high_watermark = 2

@@ -32,9 +32,8 @@ from minikafka.server.broker.apis.records.current_leader import (
     node_endpoints,
 )
 from minikafka.server.broker.apis.request import Reply, RequestContext
-from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
-from minikafka.server.broker.fetch.record_fetches import RecordFetches
+from minikafka.server.broker.fetch.record_fetches import FetchOperation, RecordFetches
 from minikafka.server.broker.fetch.sessions import (
     FETCH_VERSIONS,
     FetchContext,

@@ -9,8 +9,11 @@ import pytest
 from minikafka.core.replication.fetch_session import PARTITION_BYTES
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.server.broker.fetch.delayed_fetch import LARGE_FETCH_BYTES, PARKED_PARTITION_BYTES
-from minikafka.server.broker.fetch.record_fetches import UNREAD_MIN_BYTES
+from minikafka.server.broker.fetch.record_fetches import (
+    LARGE_FETCH_BYTES,
+    PARKED_PARTITION_BYTES,
+    UNREAD_MIN_BYTES,
+)
 from minikafka.server.listeners.memory_budget import MemoryBudget
 from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, values_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.server.broker.fetch.record_fetches import FetchOperation
 
 PARAMS = FetchParams(-1, 500, 1, 1 << 20, Isolation.HIGH_WATERMARK)
 ENTRIES = [FetchEntry(TopicPartition("t", index), None, 0, 1 << 20) for index in range(4)]

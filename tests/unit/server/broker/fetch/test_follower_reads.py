@@ -11,7 +11,7 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from minikafka.server.broker.fetch.delayed_fetch import ANNOUNCE_AFTER_MS
+from minikafka.server.broker.fetch.record_fetches import ANNOUNCE_AFTER_MS
 from tests.support.broker.replicas import TOPIC, TOPIC_ID, Node, ReplicaCluster, error_of, values_in
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

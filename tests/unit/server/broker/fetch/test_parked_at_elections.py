@@ -6,14 +6,14 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.server.broker.fetch.delayed_fetch import (
+from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.server.broker.fetch.record_fetches import (
     ANNOUNCE_AFTER_MS,
     PARKED_PARTITION_BYTES,
     DelayedFetch,
     FetchOperation,
     HighWatermarkAnnouncer,
 )
-from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from tests.support.broker.replicas import TOPIC, ReplicaCluster, error_of
 
 MANY = 200

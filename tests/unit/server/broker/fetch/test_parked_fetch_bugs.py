@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.server.broker.fetch.delayed_fetch import DelayedFetch
 from minikafka.server.broker.fetch.reader import FetchReader, HalfChanged
+from minikafka.server.broker.fetch.record_fetches import DelayedFetch
 from tests.support.broker.replicas import Node, ReplicaCluster
 
 

@@ -12,8 +12,8 @@ import pytest
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.server.broker.fetch.delayed_fetch import FetchOperation
 from minikafka.server.broker.fetch.reader import FetchEntry, FetchParams, Isolation
+from minikafka.server.broker.fetch.record_fetches import FetchOperation
 from minikafka.server.broker.replication.record_appends import AppendEntry
 from minikafka.server.storage.log.unified_log import UnifiedLog
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, batch, error_of

@@ -24,6 +24,9 @@ from minikafka.server.broker.replication.leader_session import (
     LeaderSession,
     ReplicaFetcherConfig,
 )
+from minikafka.server.storage.directories.log_starts import LogStarts
+from tests.support.world.recording_log import RecordingLog
+from tests.support.world.virtual_clock import VirtualClock
 
 T, OTHER = UUID(int=7), UUID(int=8)
 P = [TopicPartition("t", partition) for partition in range(3)]
@@ -38,14 +41,14 @@ class Follower:
 
     def __init__(self, config: ReplicaFetcherConfig | None = None) -> None:
         self.starts: dict[TopicPartition, int] = {}
-        self.moves = 0
+        self.log_starts = LogStarts(VirtualClock(), RecordingLog())
         self.broker_epoch = 102
         self.looked_at: list[TopicPartition] = []
         self.session = LeaderSession(
             2,
             lambda: self.broker_epoch,
             self._start,
-            lambda: self.moves,
+            self.log_starts,
             config or ReplicaFetcherConfig(),
         )
 
@@ -108,7 +111,7 @@ def test_a_moved_log_start_is_sent() -> None:
     states = {tp: state(offset=9) for tp in P}
     follower.fetch(states)
     follower.starts[P[0]] = 4
-    follower.moves += 1
+    follower.log_starts.moves += 1
     assert named(follower.fetch(states)) == [(T, 0, 9, 4)]
     assert named(follower.fetch(states)) == []
 
@@ -198,8 +201,8 @@ def test_a_look_at_the_changes_alone_builds_the_same_requests(data: st.DataObjec
                 states[topic_partition] = state(data.draw(ids), data.draw(st.integers(0, 2)))
         if data.draw(st.integers(0, 4)) == 0:
             for each in (follower, twin):
-                each.moves += 1
-                each.starts[P[0]] = each.moves
+                each.log_starts.moves += 1
+                each.starts[P[0]] = each.log_starts.moves
         if data.draw(st.integers(0, 6)) == 0:
             follower.session.failed()
             twin.session.failed()
@@ -269,8 +272,8 @@ def test_a_session_ends_with_the_wanted_partitions_however_few_a_request_names(
                     offset = data.draw(st.integers(0, 2))
                     states[topic_partition] = state(data.draw(st.sampled_from([T, OTHER])), offset)
             if data.draw(st.integers(0, 4)) == 0:
-                follower.moves += 1
-                follower.starts[P[0]] = follower.moves
+                follower.log_starts.moves += 1
+                follower.starts[P[0]] = follower.log_starts.moves
             if data.draw(st.integers(0, 6)) == 0:
                 follower.session.failed()
             fetch(changed)

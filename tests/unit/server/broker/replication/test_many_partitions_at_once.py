@@ -14,7 +14,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.server.broker.apis.records.produce import APPENDED_AT_ONCE
-from minikafka.server.broker.fetch.delayed_fetch import DelayedFetch
+from minikafka.server.broker.fetch.record_fetches import DelayedFetch
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, batch
 
 PARTITIONS = range(300)

@@ -52,7 +52,7 @@ async def test_a_checkpointed_log_start_offset_survives_a_kill() -> None:
     assert log.increment_log_start_offset(3)
     assert not log.increment_log_start_offset(2)
     assert not files.exists(PATH)
-    logs.write_log_starts()
+    logs.starts.write()
     assert files.read_all(PATH) == b"0\n1\na 0 3\n"
     logs.close()  # killed
     again = (await started(files)).get(A)
@@ -104,7 +104,7 @@ async def test_an_orderly_stop_and_a_start_keep_it() -> None:
     log.increment_log_start_offset(4)  # the very base of a segment
     while log.remove_dead_segment():
         pass
-    logs.write_log_starts()
+    logs.starts.write()
     assert files.read_all(PATH) == b"0\n1\na 0 4\n"  # as long as the removal is not flushed
     await logs.shutdown()
     assert files.read_all(PATH) == b"0\n0\n"  # the name of the first segment tells it
@@ -119,7 +119,7 @@ async def test_dead_segments_of_a_killed_broker_go_when_it_is_back() -> None:
     log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
     fill(log, 9)
     log.increment_log_start_offset(6)
-    logs.write_log_starts()
+    logs.starts.write()
     logs.close()
     async with asyncio.TaskGroup() as tasks:
         logs = await started(files, tasks)
@@ -148,11 +148,11 @@ async def test_segments_stay_until_the_log_start_offset_is_checkpointed(
     log.increment_log_start_offset(4)
     with monkeypatch.context() as patch:
         patch.setattr(files, "replace_unsynced", _refuse)
-        logs.write_log_starts()
-        await logs._starts.settle()
+        logs.starts.write()
+        await logs.starts.settle()
         assert segments(files) == [0, 2, 4, 6, 8]  # nothing goes that might be asked for again
     log.increment_log_start_offset(5)
-    await logs._starts.settle()
+    await logs.starts.settle()
     assert segments(files) == [4, 6, 8]
 
 
