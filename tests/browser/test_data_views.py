@@ -347,6 +347,21 @@ def test_a_transaction_goes_through_its_lane(tab: Page, process: FakePageProcess
     expect(figure.get_by_role("cell", name="CompleteCommit")).to_be_visible()
 
 
+@pytest.mark.mission("GLASS-122")
+def test_the_address_of_transactions_says_which_are_shown(
+    tab: Page, process: FakePageProcess
+) -> None:
+    opened(tab, process, "transactions")
+    tab.get_by_placeholder("Search transactional ids").fill("payments")
+    tab.get_by_label("only open ones").check()
+    tab.get_by_label("time").select_option("last 5 minutes")
+    tab.wait_for_url("**/#/transactions/payments?open=1&seconds=300")
+    tab.reload()
+    expect(tab.get_by_placeholder("Search transactional ids")).to_have_value("payments")
+    expect(tab.get_by_label("only open ones")).to_be_checked()
+    expect(tab.get_by_label("time")).to_have_value("300000")
+
+
 @pytest.mark.mission("GLASS-75")
 def test_a_hanging_transaction_is_found_and_aborted(tab: Page, process: FakePageProcess) -> None:
     row = {

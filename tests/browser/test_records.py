@@ -117,16 +117,18 @@ def test_a_search_ends_if_the_brokers_send_nothing(tab: Page, process: FakePageP
 
 
 @pytest.mark.mission("GLASS-120")
-def test_a_search_names_partitions_that_it_cannot_read(tab: Page, process: FakePageProcess) -> None:
+def test_a_search_names_what_it_cannot_read(tab: Page, process: FakePageProcess) -> None:
     records = serve(process, Records(10))
     process.replies["/api/records"] = lambda query, body: {
         **records.read(query, body),
         "unread": [2, 5, 8, 11],
+        "held": 1234,
     }
     opened(tab, process, "records?topic=orders&from=earliest&contains=needle")
     expect(status(tab)).to_contain_text("No record matches; looked at")
     shown = tab.get_by_role("region", name="Records")
     expect(shown).to_contain_text("4 partitions without a leader are not read: 2, 5, 8 and 1 more.")
+    expect(shown).to_contain_text("Not shown: 1,234 offsets of open transactions or behind them")
 
 
 @pytest.mark.mission("GLASS-120")

@@ -466,6 +466,12 @@ def test_the_view_tells_a_brokers_death(site: PageSite, open_page: OpenPage) -> 
     expect(gone).to_contain_text("The controller handles the loss of broker")
     last = page.locator(".finding.warning .chain li").last
     expect(last).to_have_class("info newest")
+    page.locator(".finding .chain-name", has_text="brokers_failed").first.click()
+    expect(page.get_by_label("text")).to_have_value("brokers_failed")
+    expect(page.locator(".event-name b").first).to_have_text("brokers_failed")
+    page.go_back()
+    lost = page.locator(".finding").filter(has_text="under-replicated").locator(".tag[href]").first
+    expect(lost).to_have_attribute("href", f"#/lanes/{lost.inner_text()}")
     gone.get_by_role("link", name="Cluster →").click()
     expect(page.locator("main h1")).to_have_text("Cluster")
 

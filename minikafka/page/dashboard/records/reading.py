@@ -67,10 +67,12 @@ def check_partition(topic: TopicView, number: int) -> None:
 
 
 class FoundLogs(NamedTuple):
-    """``unread`` are the partitions of a query that cannot be read, since they have no leader."""
+    """``unread`` are the partitions of a query that cannot be read, since they have no leader;
+    ``held`` counts the offsets that readers of committed records do not see yet."""
 
     bounds: dict[int, LogBounds]
     unread: list[int]
+    held: int = 0
 
 
 async def find_logs(cluster: ShownCluster, query: ReadQuery) -> FoundLogs:
@@ -89,7 +91,11 @@ async def find_logs(cluster: ShownCluster, query: ReadQuery) -> FoundLogs:
         )
         return {tp.partition: row.offset for tp, row in found.items()}
 
+    # Before the last stable offsets: what is written meanwhile is not held back.
+    sees_all = query.uncommitted or query.until is not None
+    written = {} if sees_all else await at(LATEST_TIMESTAMP, committed=False)
     begins, ends = await at(EARLIEST_TIMESTAMP), await at(LATEST_TIMESTAMP)
+    held = sum(max(0, end - ends[number]) for number, end in written.items())
     if query.transaction is not None:
         stable = await at(LATEST_TIMESTAMP, committed=True)
         if query.transaction == OPEN:
@@ -106,7 +112,7 @@ async def find_logs(cluster: ShownCluster, query: ReadQuery) -> FoundLogs:
         )
         for number in numbers
     }
-    return FoundLogs(bounds, unread)
+    return FoundLogs(bounds, unread, held)
 
 
 def _found(offset: int) -> int | None:
@@ -248,6 +254,7 @@ class Source(NamedTuple):
     logs: Mapping[int, LogBounds]
     decoder: Decoder
     unread: Sequence[int] = ()  # partitions without a leader
+    held: int = 0  # offsets behind the last stable ones
     aborted: Aborted | None = None
 
 

@@ -121,8 +121,8 @@ class RecordsApi:
                 reading = ForwardReading(source, query)
                 found = await reading.read(query.limit, query.wait_ms)
                 rows, facts = await rendered(source.clock, in_order(found), row), reading.facts()
-        facts["unread"] = source.unread
-        return JSONResponse({"records": rows, **facts}, headers=_NO_STORE)
+        left_out = {"unread": source.unread, "held": source.held}
+        return JSONResponse({"records": rows, **facts, **left_out}, headers=_NO_STORE)
 
     async def export(self, request: Request) -> Response:
         """Stream all records that match, up to the present end, as JSON lines or CSV."""
@@ -185,7 +185,7 @@ class RecordsApi:
         self._readers += 1
         world = self._context.world
         try:
-            logs, unread = await find_logs(self._cluster, query)
+            logs, unread, held = await find_logs(self._cluster, query)
             config = _NEWEST if query.is_newest_first else _CONSUMER
             committed = replace(config, isolation_level="read_committed")
             decoder = Decoder(query.topic, query.key_as, query.value_as, self._schemas)
@@ -198,7 +198,7 @@ class RecordsApi:
                     aborted = Aborted(world.clock, seeing, query.topic, logs)
                 used = config if query.uncommitted else committed
                 consumer = await stack.enter_async_context(Consumer(world, self._config, used))
-                yield Source(world.clock, consumer, logs, decoder, unread, aborted)
+                yield Source(world.clock, consumer, logs, decoder, unread, held, aborted)
         finally:
             self._readers -= 1
 

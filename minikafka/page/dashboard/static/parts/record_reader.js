@@ -13,9 +13,9 @@ const RETRY_MS = 2000;
 const LEAST_MS = 300; // between two requests of a tail
 const MOST_STILL = 3; // requests in a row that look at nothing
 
-/** @typedef {{more: boolean, newest: boolean, done: number, of: number, unread: number[]}} Progress of a query, in records,
- * and the partitions without a leader */
-const NONE = { more: false, newest: false, done: 0, of: 0, unread: [] };
+/** @typedef {{more: boolean, newest: boolean, done: number, of: number, unread: number[], held: number}} Progress of a query, in records,
+ * the partitions without a leader, and how many offsets are not committed yet */
+const NONE = { more: false, newest: false, done: 0, of: 0, unread: [], held: 0 };
 
 /** @param {number} ms @param {AbortSignal} signal */
 function pause(ms, signal) {
@@ -75,7 +75,7 @@ export function useRecords(api) {
       setProgress((/** @type {Progress} */ { done }) => ({
         more: Boolean(found.more), newest,
         done: found.progress?.done ?? done + (found.looked_at ?? 0), of: found.progress?.of ?? 0,
-        unread: found.unread ?? [],
+        unread: found.unread ?? [], held: found.held ?? 0,
       }));
     }
     if (records.length > 0) setKept((/** @type {any} */ rows) => withRecords(rows, fresh(rows.rows, records), "before" in where));

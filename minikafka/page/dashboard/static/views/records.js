@@ -131,7 +131,7 @@ function useQuery({ reader, params, go, setNewestFirst }) {
 
 /** What was found, how far the search is, and how it goes on. @param {{reader: ReturnType<typeof useRecords>}} props */
 function Found({ reader }) {
-  const { progress: { more, newest, done, of, unread }, busy, tailing, rows } = reader;
+  const { progress: { more, newest, done, of, unread, held }, busy, tailing, rows } = reader;
   const searching = busy && reader.query !== null && searches(reader.query);
   const next = newest ? "Read older" : reader.query && searches(reader.query) ? "Search on" : "Read more";
   return html`<div class="toolbar found">
@@ -142,7 +142,8 @@ function Found({ reader }) {
       ${more && !busy && !tailing && html`<button type="button" data-do="more" onClick=${() => reader.more()}>${next}</button>`}
     </div>
     ${unread.length > 0 && html`<p class="notice warn">${count(unread.length, "partition")} without a leader ${
-      unread.length === 1 ? "is" : "are"} not read: ${few(unread.map(String))}.</p>`}`;
+      unread.length === 1 ? "is" : "are"} not read: ${few(unread.map(String))}.</p>`}
+    ${held > 0 && html`<p class="muted">Not shown: ${count(held, "offset")} of open transactions or behind them (see <em>transactions</em>).</p>`}`;
 }
 
 /** @param {ReturnType<typeof useRecords>} reader */

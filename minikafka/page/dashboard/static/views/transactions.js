@@ -2,10 +2,10 @@
  * The view "Transactions": swim lanes over time, a table, and transactions that hang.
  * @module
  */
-import { hashOf } from "../route.js";
+import { addressed, hashOf } from "../route.js";
 import { Empty } from "../parts/empty.js";
 import { dateTime, duration, number, time } from "../parts/format.js";
-import { html, useState } from "../parts/html.js";
+import { html } from "../parts/html.js";
 import { HangingTransactions } from "../parts/hanging_transactions.js";
 import { SwimLanes, STATE_SIGNS } from "../parts/swim_lanes.js";
 import { BrokerName } from "../parts/svg.js";
@@ -15,11 +15,12 @@ import { isOpen, lanesOf, transactionRows } from "../parts/transaction_lanes.js"
 const PAGE = 20; // lanes
 
 /** @param {any} props */
-function Transactions({ state, api, params }) {
-  const [search, setSearch] = useState(params.name ?? "");
-  const [open, setOpen] = useState(false);
+function Transactions({ state, api }) {
+  const [search, setSearch] = addressed("name");
+  const [open, setOpen] = addressed("open");
+  const [seconds, setSeconds] = addressed("seconds");
   // A transaction of learn mode lasts for milliseconds of a virtual clock.
-  const [windowMs, setWindowMs] = useState(document.documentElement.dataset.mode === "learn" ? 1000 : 60000);
+  const windowMs = Number(seconds) * 1000 || (document.documentElement.dataset.mode === "learn" ? 1000 : 60_000);
   const lanes = lanesOf(state).filter((lane) => lane.name.includes(search) && (!open || isOpen(lane.row.state)));
   const rows = transactionRows(state).filter((row) => row.name.includes(search) && (!open || isOpen(row.state)));
   const any = transactionRows(state).length > 0;
@@ -27,8 +28,8 @@ function Transactions({ state, api, params }) {
     ${any && html`<div class="toolbar">
       <label><span class="hidden">Search transactional ids</span><input type="search" placeholder="Search transactional ids" value=${search}
         onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} /></label>
-      <label><input type="checkbox" checked=${open} onChange=${(/** @type {any} */ event) => setOpen(event.target.checked)} /> only open ones</label>
-      <label>time <select value=${String(windowMs)} onChange=${(/** @type {any} */ event) => setWindowMs(Number(event.target.value))}>
+      <label><input type="checkbox" checked=${open !== ""} onChange=${(/** @type {any} */ event) => setOpen(event.target.checked ? "1" : null)} /> only open ones</label>
+      <label>time <select value=${String(windowMs)} onChange=${(/** @type {any} */ event) => setSeconds(String(event.target.value / 1000))}>
         <option value="1000">last second</option><option value="15000">last 15 s</option><option value="60000">last minute</option>
         <option value="300000">last 5 minutes</option><option value="1800000">last 30 minutes</option>
       </select></label>

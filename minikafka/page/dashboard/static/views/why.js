@@ -53,7 +53,7 @@ function Component({ state }) {
       title: "Shown by",
       value: (/** @type {Finding} */ row) => row.view.label,
       render: (/** @type {Finding} */ row) =>
-        html`<a href=${hashOf(row.view.path)}>${row.view.label}</a>`,
+        html`<a href=${hashOf(row.view.path, row.view.params)}>${row.view.label}</a>`,
     },
   ];
   return html`<div class="inner">${lead}
@@ -74,7 +74,7 @@ function Card({ finding, now }) {
   const unnamed = Math.max(0, (finding.count ?? 0) - partitions.length);
   return html`<li class=${`finding ${severity}`}>
     <p class="finding-head"><${Pill} severity=${severity} /> <b class="finding-title">${title}</b>
-      <a href=${hashOf(shownBy.path)}>${shownBy.label} →</a></p>
+      <a href=${hashOf(shownBy.path, shownBy.params)}>${shownBy.label} →</a></p>
     ${detail && html`<p>${detail}</p>`}
     ${partitions.length > 0 && html`<${Partitions} names=${partitions} unnamed=${unnamed} />`}
     ${chain.length > 0 ? html`<${Chain} links=${chain} now=${now} />` : html`<p class="muted">No event of the logs that this page has seen led there.</p>`}
@@ -86,7 +86,7 @@ function Partitions({ names, unnamed }) {
   const [all, setAll] = useState(false);
   const shown = all ? names : names.slice(0, MAX_PARTITIONS);
   const hidden = names.length - MAX_PARTITIONS;
-  return html`<p class="finding-partitions">${shown.map((name) => html`<span key=${name} class="tag">${name}</span> `)}
+  return html`<p class="finding-partitions">${shown.map((name) => html`<a key=${name} class="tag" href=${hashOf("lanes", { name })}>${name}</a> `)}
     ${
       hidden > 0 &&
       html`<button class="small" aria-expanded=${all} onClick=${() => setAll(!all)}>${
@@ -108,7 +108,7 @@ function Chain({ links, now }) {
     <span class="chain-time mono" title=${ago(link.at, now)}>${time(link.at)}</span>
     <span class="chain-broker"><${BrokerName} broker=${link.broker} /></span>
     <span class="chain-says">${link.says}${link.count > 1 && html` <span class="muted">(${times(link)})</span>`}
-      <a class="chain-name mono muted" href=${hashOf("events", { search: link.name })}>${link.name}</a></span></li>`,
+      <a class="chain-name mono muted" href=${hashOf("events", { text: link.name })}>${link.name}</a></span></li>`,
   )}</ol>`;
 }
 

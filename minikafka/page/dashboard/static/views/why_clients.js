@@ -82,7 +82,7 @@ function transactionFinding(state, name, facts, title, detail) {
     title,
     detail,
     partitions: facts.partitions || [],
-    view: { path: "transactions", label: "Transactions" },
+    view: { path: "transactions", label: "Transactions", params: { name } },
     chain: chain(state.events, {
       transactions: [name],
       partitions: facts.state === "Ongoing" ? [] : facts.partitions,
@@ -227,7 +227,7 @@ function groupFinding(state, kind, severity, group, title, detail, never) {
     severity,
     title,
     detail,
-    view: { path: "groups", label: "Groups" },
+    view: { path: "groups", label: "Groups", params: { name: group } },
     chain: links.filter(({ name }) => !never.includes(name)),
   };
 }

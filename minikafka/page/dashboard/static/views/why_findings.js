@@ -18,7 +18,7 @@ import { partitionFindings, partitionViews } from "./why_partitions.js";
 /**
  * @typedef {"critical"|"warning"|"note"} Severity
  * @typedef {{id: string, kind: string, severity: Severity, title: string, detail: string,
- *   partitions?: string[], count?: number, view: {path: string, label: string}, chain: Link[]}} Finding
+ *   partitions?: string[], count?: number, view: {path: string, label: string, params?: Record<string, string>}, chain: Link[]}} Finding
  *   `count` of the partitions, where only some are named
  * @typedef {{name: string, leader: number|null, replicas: number[], isr: number[],
  *   offline: number[], minIsr: number|null, internal: boolean, epoch: number}} PartitionView

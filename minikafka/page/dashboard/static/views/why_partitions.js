@@ -81,7 +81,8 @@ function known(leader) {
 
 /** @param {State} state @param {PartitionView[]} partitions @returns {Finding[]} */
 export function partitionFindings(state, partitions) {
-  const view = { path: "lanes", label: "Partition lanes" };
+  const lanes = { path: "lanes", label: "Partition lanes" };
+  const view = { ...lanes, params: { odd: "yes", internal: "yes" } };
   const found = [];
   const leaderless = partitions.filter(({ leader }) => leader === null);
   for (const some of alike(state, "leaderless", leaderless, ({ replicas }) => replicas)) {
@@ -156,7 +157,7 @@ export function partitionFindings(state, partitions) {
     );
   }
   found.push(...offlineFindings(state, partitions, view));
-  found.push(...uncleanFindings(state, view));
+  found.push(...uncleanFindings(state, lanes));
   return found;
 }
 

@@ -310,6 +310,7 @@ def test_records_are_found_by_the_state_of_their_transaction(
                     value = f"{number}".encode()
                     await producer.send_and_wait("states", value, partition=partition)
                 if number == 11:
+                    held.extend(read(page, topic="states", **words)["held"] for words in committed)
                     found.extend(values(state) for state in ("committed", "aborted", "open"))
                 if number % 3 == 1:
                     await producer.abort_transaction()
@@ -321,7 +322,10 @@ def test_records_are_found_by_the_state_of_their_transaction(
         return sorted({int(row["value"]) for row in rows})
 
     found: list[list[int]] = []
+    held: list[int] = []
+    committed: tuple[dict[str, Any], ...] = ({}, {"partition": 1}, {"uncommitted": 1})
     asyncio.run(write_some())
+    assert held == [2, 1, 0]
     assert found == [[0, 2, 3, 5, 6, 8, 9], [1, 4, 7, 10], [11]]
     until(lambda: values("open") == [], "the markers are written")
     assert values("aborted", partition=1, limit=2) == [1, 4]
