@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from minikafka.cli.standard_streams import changes_completed
 from minikafka.cli.usage import WrongUsage
@@ -20,6 +20,7 @@ from minikafka.client.session import Client
 from minikafka.kernel import events
 from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
+from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Network, ProtocolFactory, World
 from minikafka.kernel.spelling import did_you_mean
 from minikafka.kernel.tls import TlsSettings
@@ -266,3 +267,23 @@ def check_answered(client: Client) -> None:
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")
+
+
+NO_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def tell_of_missing_topic(client: Client, topic: str) -> None:
+    """Print once, on a terminal, if brokers do not have the topic as yet, as Kafka's console tools
+    warn: since brokers may create it, a wrong name looks like a topic without records."""
+    metadata = client.session.metadata
+    told = not sys.stderr.isatty()
+
+    def look() -> None:
+        nonlocal told
+        found = metadata.view.topics.get(topic)
+        if not told and found is not None and found.error in NO_TOPIC:
+            told = True
+            line = f"minikafka: there is no topic {topic} yet; the brokers may create it now"
+            print(line, file=sys.stderr, flush=True)
+
+    metadata.add_listener(look)

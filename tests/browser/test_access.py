@@ -141,7 +141,7 @@ def test_a_user_and_a_quota_are_made(server: PageServer, open_page: OpenPage) ->
     expect(quotas).to_contain_text(re.compile("user bob.*Produce.*2 MiB/s"))
     expect(tab.get_by_text("No broker reports who is throttled now.")).to_be_visible()
     go(tab, "access?tab=tokens")
-    expect(tab.get_by_text("There are no tokens.")).to_be_visible()
+    expect(tab.get_by_text("No tokens to show.")).to_be_visible()  # it may not see them
 
 
 @pytest.mark.mission("GLASS-133")

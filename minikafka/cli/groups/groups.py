@@ -326,24 +326,28 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
         rows = None if args.members or args.state else await _lag_rows(admin, group)
         if args.json:
             shown.append(group_json(group, rows, eviction))
-        elif table := _table(group, rows, args, eviction):
-            print("\n" + table)
+        elif shown_text := table(group, rows, args, eviction):
+            print("\n" + shown_text)
     if args.json:
         show_json(shown)
     return min(failed, 1)
 
 
-def _table(
+def table(
     group: GroupDescription,
     rows: Sequence[text.LagRow] | None,
     args: argparse.Namespace,
     eviction: str | None,
 ) -> str:
-    if args.members:
-        return text.members_table(group, args.verbose) if group.members else ""
+    """Return what is shown of a group. As in Kafka's tool, that is nothing without rows, but a
+    terminal gets the empty table."""
     if args.state:
         return text.state_table(group, eviction)
-    return text.offsets_table(group.group_id, rows) if rows else ""
+    if not (group.members if args.members else rows) and not sys.stdout.isatty():
+        return ""
+    if args.members:
+        return text.members_table(group, args.verbose)
+    return text.offsets_table(group.group_id, rows or ())
 
 
 async def _lag_rows(admin: Admin, group: GroupDescription) -> list[text.LagRow]:

@@ -14,6 +14,7 @@ from minikafka.cli.connect import (
     check_answered,
     command_config,
     run_client,
+    tell_of_missing_topic,
     with_properties,
 )
 from minikafka.cli.records.record_text import (
@@ -100,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(world: World) -> int:
         async with Consumer(world, config, consumer_config) as consumer:
+            if args.topic is not None:
+                tell_of_missing_topic(consumer, args.topic)
             await begin(consumer, args, offset)
             count = await until_stopped(consumer, args, show)
         check_answered(consumer)

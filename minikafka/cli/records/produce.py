@@ -17,6 +17,7 @@ from minikafka.cli.connect import (
     bare_client_config,
     command_config,
     run_client,
+    tell_of_missing_topic,
     with_properties,
 )
 from minikafka.cli.records.record_text import (
@@ -136,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
         lines = InputLines()
         async with Producer(world, config, producer_config) as producer:
             call_once_when_asked_to_stop(partial(end_input, lines, producer))
+            tell_of_missing_topic(producer, args.topic)
             await send_lines(producer, lines, args.topic, args.partition, read, args.sync)
         return 0
 

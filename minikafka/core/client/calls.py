@@ -99,9 +99,11 @@ def request_version(
     spec = message.SPEC
     assert spec.api_key is not None
     ours = (spec.versions.first, spec.versions.last)
-    version = choose_version(ours, served.get(spec.api_key), highest_version)
+    theirs = served.get(spec.api_key)
+    version = choose_version(ours, theirs, highest_version)
     if version is None:
-        text = f"{spec.api_key.api_name}: no version in common with {peer}"
+        name = spec.api_key.api_name
+        text = f"{name}: no version in common with {peer}" if theirs else f"{peer} has no {name}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     return version
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from minikafka.cli.connect import PATIENCE_S, FirstContact
+from minikafka.cli.connect import PATIENCE_S, FirstContact, tell_of_missing_topic
+from minikafka.client import ClientConfig, Consumer
 from minikafka.kernel.ports import Listener, ProtocolFactory
 from minikafka.kernel.tls import TlsSettings
-from tests.support.world.client_world import jumping
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.client_world import client_world, jumping
 
 
 class Received(asyncio.BufferedProtocol):
@@ -157,3 +160,22 @@ def test_a_peer_that_accepts_and_says_nothing_is_reported_until_it_does(
     told = [line.removeprefix(silent) for line in capsys.readouterr().err.splitlines()]
     assert told == ["trying on for 30 s", "20 s left", "15 s left"]
     assert (owner.received, owner.lost) == ((4, 0) if end == "answer" else (0, 1))
+
+
+@jumping
+@pytest.mark.parametrize("on_terminal", [True, False])
+async def test_a_topic_that_brokers_create_only_now_is_told_of_once(
+    on_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal)
+    world = client_world()
+    cluster = FakeCluster(world)
+    cluster.auto_create = True
+    cluster.create("known", 1)
+    await cluster.start()
+    async with Consumer(world, ClientConfig(bootstrap_servers=cluster.bootstrap)) as consumer:
+        for topic in ("known", "misspelt"):
+            tell_of_missing_topic(consumer, topic)
+            await consumer.assign_topics(topic)
+    line = "minikafka: there is no topic misspelt yet; the brokers may create it now\n"
+    assert capsys.readouterr().err == (line if on_terminal else "")

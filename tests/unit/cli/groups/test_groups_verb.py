@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -267,3 +268,14 @@ def test_groups_and_evictions_in_a_table() -> None:
     alone = group_facts(lab.coordinator, 10, "other")
     assert [row["group"] for row in alone["groups"]] == ["other"]
     assert group_facts(lab.coordinator, 10, "nobody")["groups"] == []
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_group_without_rows_is_an_empty_table_on_a_terminal_only(
+    members: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members of Kafka Connect, for example, have no partitions, and it commits no offsets."""
+    args = argparse.Namespace(members=members, state=False, verbose=False)
+    assert groups.table(group(), [], args, None) == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert groups.table(group(), [], args, None).splitlines()[-1] == "(none)"

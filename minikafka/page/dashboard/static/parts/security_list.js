@@ -24,12 +24,13 @@ export function SecurityList({ kind, label, query, columns, rowKey, api, live, c
   const { facts, problem } = usePolled({ api, path: `${kind}?${words}`, live, everyMs: EVERY_MS, changed });
   if (problem && !facts) return html`<p class="notice bad" role="alert">${problem}</p>`;
   if (!facts) return html`<p class="muted" role="status">Reading…</p>`;
-  if (facts.state) return html`<${Empty} title=${`There are no ${label}.`}>${facts.state}<//>`;
+  if (facts.state) return html`<${Empty} title=${`No ${label} to show.`}>${facts.state}<//>`;
   const pages = Math.max(1, Math.ceil(facts.matching / PAGE));
   const some = facts.matching === facts.total ? "" : ` of ${number(facts.total)}`;
+  const what = facts.total === 1 ? label.replace(/s$/, "") : label;
   return html`<div>
     ${problem && html`<p class="notice bad" role="alert">${problem}</p>`}
-    <p class="muted" role="status">${number(facts.matching)}${some} ${facts.total === 1 ? label.replace(/s$/, "") : label}</p>
+    <p class="muted" role="status">${number(facts.matching)}${some} ${what}</p>
     <${Table} caption=${`Table of ${label}`} columns=${columns.map((column) => ({ sortable: false, ...column }))}
       rows=${facts[kind]} rowKey=${rowKey} pageSize=${PAGE} none=${facts.total ? "Nothing matches." : none} />
     <${Pager} page=${Math.floor(facts.from / PAGE)} pages=${pages} total=${facts.matching} what=${label}
