@@ -237,7 +237,8 @@ def test_a_tab_says_that_the_pages_server_was_started_again(
         tab = open_page(address(server), errors=("ERR_", "Failed to load resource"))
         expect(tab.get_by_role("status")).to_have_text("live")
     with page_server(client, port=server.port) as again:
-        expect(tab.get_by_role("alert")).to_contain_text("started again and has a new token")
+        told = tab.get_by_role("alert").filter(has_text="started again and has a new token")
+        expect(told).to_be_visible()  # beside what a view says while nothing responds
         expect(tab.get_by_role("status")).to_have_text("live, look only")
         go(tab, "topics")
         create = tab.get_by_role("button", name="Create topic…")
