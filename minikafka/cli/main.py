@@ -243,6 +243,8 @@ def _reported(work: Callable[[], int]) -> int:
     """Run ``work`` and return its exit status. Print its error, if any, in one line."""
     try:
         return work()
+    except KeyboardInterrupt:  # first: what the others name may have been interrupted half imported
+        return FAILED
     except BrokenPipeError:  # the reader of the pipe has ended, as `| head -1` does
         return FAILED
     except WrongUsage as error:
@@ -260,8 +262,6 @@ def _reported(work: Callable[[], int]) -> int:
         TimeoutError,
     ) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
         return FAILED
 
 

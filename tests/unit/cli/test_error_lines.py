@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from minikafka.cli.main import describe, main
+from minikafka.cli.main import FAILED, describe, main
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost, SessionExpired
@@ -45,3 +45,16 @@ def test_help_is_as_wide_as_the_terminal(
     with pytest.raises(SystemExit):
         main(["stop", "--help"])
     assert least < max(map(len, capsys.readouterr().out.splitlines())) <= most
+
+
+def test_a_signal_while_modules_are_imported_ends_the_verb_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python may be in the middle of the modules that define the other errors."""
+    monkeypatch.setattr("minikafka.cli.main.ports", object())
+    monkeypatch.setattr("minikafka.cli.main.overview", interrupted)
+    assert main(["--help"]) == FAILED
+
+
+def interrupted() -> str:
+    raise KeyboardInterrupt
