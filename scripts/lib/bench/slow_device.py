@@ -9,6 +9,7 @@ waits where it waits on a real disk: in the system call, while the page cache wr
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -81,6 +82,12 @@ class SlowDevice:
         self._bound(UNBOUNDED)
         output("sync", "--file-system", self.path)
         self._bound(BYTES_PER_S)
+
+    def forget(self) -> None:
+        """Drop from the page cache what is on the disk of logs."""
+        for log in self.path.rglob("*.log"):
+            with log.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _bound(self, bytes_per_s: int) -> None:
         for what in ("write", "read"):
