@@ -29,7 +29,8 @@ class NoSlowDevice(Exception):
 class SlowDevice:
     """A context: ``path`` is a file system on a device of ``BYTES_PER_S``.
 
-    Raises NoSlowDevice without root, loop devices, mkfs.ext4, or the throttles of cgroup v1."""
+    Raises NoSlowDevice without root, loop devices, mkfs.ext4, the throttles of cgroup v1, or
+    Linux 6.2."""
 
     def __init__(self, directory: Path) -> None:
         self._image, self.path = directory / "device", directory / "slow"
@@ -40,7 +41,7 @@ class SlowDevice:
             try:
                 self._make(stack)
             except (OSError, subprocess.CalledProcessError) as error:
-                needed = "root, loop devices, mkfs.ext4 and blkio of cgroup v1"
+                needed = "root, Linux 6.2, loop devices, mkfs.ext4 and blkio of cgroup v1"
                 raise NoSlowDevice(
                     f"no slow device can be made ({error}); needed: {needed}"
                 ) from error
@@ -60,13 +61,13 @@ class SlowDevice:
         output("mount", loop, self.path)
         stack.callback(output, "umount", self.path)
         self._number = Path(f"/sys/block/{Path(loop).name}/dev").read_text().strip()
+        self._bound(BYTES_PER_S)
         stack.callback(self._bound, UNBOUNDED)
         held_back = Path(f"/sys/class/bdi/{self._number}")
-        stack.callback((held_back / "strict_limit").write_text, "0")
-        stack.callback((held_back / "max_ratio").write_text, "100")
         (held_back / "strict_limit").write_text("1")
+        stack.callback((held_back / "strict_limit").write_text, "0")
         (held_back / "max_bytes").write_text(str(PAGE_CACHE_BYTES))
-        self._bound(BYTES_PER_S)
+        stack.callback((held_back / "max_ratio").write_text, "100")
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
