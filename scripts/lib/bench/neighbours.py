@@ -6,24 +6,27 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from typing import Self
 
 from minikafka.protocol.api_keys import ApiKey
 from scripts.lib.bench.requests import Check, check_of, produce_frame, receive
 
 TOPIC = "neighbour"
-Ask = tuple[int, bytes, Check]  # a port, a request with its size, and the check of a response
+# A port, the requests that are sent in turn, with their sizes, and the check of a response.
+Ask = tuple[int, Sequence[bytes], Check]
 
 
 def producing(port: int, partition: int = 0, topic: str = TOPIC, record_bytes: int = 100) -> Ask:
     """Return a produce of one record with acks=1."""
     frame = produce_frame(topic, record_bytes, acks=1, partition=partition)
-    return port, frame, check_of(ApiKey.PRODUCE)
+    return port, [frame], check_of(ApiKey.PRODUCE)
 
 
 class Neighbours:
-    """A context: one connection for each of ``asks``, which sends its request again and again.
+    """A context: one connection for each of ``asks``, which sends its requests in turn, again and
+    again.
 
     ``taken`` has, for each of them, when each accepted request was sent and how long it took, in
     seconds. ``longest_s`` is the longest of these; it is inf if a request was refused, or had no
@@ -64,10 +67,12 @@ class Neighbours:
         waits = (took for taken in self.taken for _, took in taken)
         return math.inf if self._failed else max(waits, default=0.0)
 
-    def _run(self, port: int, frame: bytes, check: Check, taken: list[tuple[float, float]]) -> None:
+    def _run(
+        self, port: int, frames: Sequence[bytes], check: Check, taken: list[tuple[float, float]]
+    ) -> None:
         try:
             with socket.create_connection(("127.0.0.1", port), self._limit_s) as connection:
-                self._repeat(connection, frame, check, taken)
+                self._repeat(connection, cycle(frames), check, taken)
         except (OSError, RuntimeError):  # a time-out or a refusal
             self._failed = True
         self._ready.release()
@@ -75,7 +80,7 @@ class Neighbours:
     def _repeat(
         self,
         connection: socket.socket,
-        frame: bytes,
+        frames: Iterator[bytes],
         check: Check,
         taken: list[tuple[float, float]],
     ) -> None:
@@ -83,7 +88,7 @@ class Neighbours:
         number = 0
         while not self._stop.wait(self._every_s):
             started = time.monotonic()
-            connection.sendall(frame)
+            connection.sendall(next(frames))
             answer = receive(connection)
             took = time.monotonic() - started
             if not answer:

@@ -9,6 +9,7 @@ waits where it waits on a real disk: in the system call, while the page cache wr
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,7 +29,8 @@ class NoSlowDevice(Exception):
 class SlowDevice:
     """A context: ``path`` is a file system on a device of ``BYTES_PER_S``.
 
-    Raises NoSlowDevice without root, loop devices, mkfs.ext4, or the throttles of cgroup v1."""
+    Raises NoSlowDevice without root, loop devices, mkfs.ext4, the throttles of cgroup v1, or
+    Linux 6.2."""
 
     def __init__(self, directory: Path) -> None:
         self._image, self.path = directory / "device", directory / "slow"
@@ -39,7 +41,7 @@ class SlowDevice:
             try:
                 self._make(stack)
             except (OSError, subprocess.CalledProcessError) as error:
-                needed = "root, loop devices, mkfs.ext4 and blkio of cgroup v1"
+                needed = "root, Linux 6.2, loop devices, mkfs.ext4 and blkio of cgroup v1"
                 raise NoSlowDevice(
                     f"no slow device can be made ({error}); needed: {needed}"
                 ) from error
@@ -59,13 +61,13 @@ class SlowDevice:
         output("mount", loop, self.path)
         stack.callback(output, "umount", self.path)
         self._number = Path(f"/sys/block/{Path(loop).name}/dev").read_text().strip()
+        self._bound(BYTES_PER_S)
         stack.callback(self._bound, UNBOUNDED)
         held_back = Path(f"/sys/class/bdi/{self._number}")
-        stack.callback((held_back / "strict_limit").write_text, "0")
-        stack.callback((held_back / "max_ratio").write_text, "100")
         (held_back / "strict_limit").write_text("1")
+        stack.callback((held_back / "strict_limit").write_text, "0")
         (held_back / "max_bytes").write_text(str(PAGE_CACHE_BYTES))
-        self._bound(BYTES_PER_S)
+        stack.callback((held_back / "max_ratio").write_text, "100")
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
@@ -81,6 +83,12 @@ class SlowDevice:
         self._bound(UNBOUNDED)
         output("sync", "--file-system", self.path)
         self._bound(BYTES_PER_S)
+
+    def forget(self) -> None:
+        """Drop from the page cache what is on the disk of logs."""
+        for log in self.path.rglob("*.log"):
+            with log.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _bound(self, bytes_per_s: int) -> None:
         for what in ("write", "read"):

@@ -1,8 +1,9 @@
 """Neighbours of a slow disk: clients of one log directory while the device of another is slow.
 
 A broker has two log directories, one of them on a ``SlowDevice``. Writers exceed the slow one, and
-in one case it stands still for 10 s. Neighbours produce to the other directory, fetch from it what
-is in the page cache, and send heartbeats of a group.
+in one case it stands still for 10 s; readers fetch from it what is not in the page cache.
+Neighbours produce to the other directory, fetch from it what is in the page cache, and send
+heartbeats of a group.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ from scripts.lib.bench.slow_device import SlowDevice
 TOPICS = ("one", "other")  # brokers put the second one into the emptier directory
 BATCH_BYTES = 256 << 10
 FETCH_BYTES = 16 << 10
+COLD_BYTES = 1 << 20
+COLD_OFFSETS = range(0, 1_200, COLD_BYTES // BATCH_BYTES)  # earlier cases have written more
 CACHED_BATCHES = 200
 EVERY_S = 0.002
-BEFORE_S, STILL_S, AFTER_S = 5.0, 10.0, 5.0
+BEFORE_S, STILL_S, AFTER_S = 5.0, 10.0, 10.0
 SETTINGS = {
     **LARGE,
     **QUICK,
@@ -51,19 +54,21 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p100": 1.0}
 
 @dataclass(frozen=True)
 class Case:
-    """How many connections write large batches to the slow directory, and whether its device
-    stands still for ``STILL_S`` meanwhile."""
+    """How many connections write large batches to the slow directory, whether its device stands
+    still for ``STILL_S`` meanwhile, and how many connections read what is only on its disk."""
 
     name: str
-    writers: int
+    writers: int = 0
     stands_still: bool = False
+    readers: int = 0
 
 
 CASES = (
-    Case("nothing is written", 0),
+    Case("nothing is written"),
     Case("1 writer, 10 MB/s", 1),
     Case("8 writers, 10 MB/s", 8),
     Case("1 writer, the device stands still", 1, stands_still=True),
+    Case("1 reader, 10 MB/s", readers=1),
 )
 
 
@@ -96,11 +101,16 @@ class Side:
         near, far = (topic_in(directory, TOPICS) for directory in (fast, slow))
         request = producing(port, 0, near, 1_000)
         for _ in range(CACHED_BATCHES):
-            request[2](exchange(port, request[1]) or b"")
+            request[2](exchange(port, request[1][0]) or b"")
         uvloop.run(until_coordinated(port))
         self._produce = request
-        self._fetch = (port, fetch_frame(near, 0, FETCH_BYTES), fetched_bytes)
+        self._fetch = (port, [fetch_frame(near, 0, FETCH_BYTES)], fetched_bytes)
         self._write = producing(port, 0, far, BATCH_BYTES)
+        self._read: Ask = (
+            port,
+            [fetch_frame(far, n, COLD_BYTES) for n in COLD_OFFSETS],
+            fetched_bytes,
+        )
 
     def play(self, case: Case) -> Mapping[str, list[float]]:
         """Return how long the neighbours' requests took, in ms and sorted, by what they ask. The
@@ -113,18 +123,19 @@ class Side:
         }
         neighbours = Neighbours([*asks.values()], EVERY_S)
         writers = Neighbours([self._write] * case.writers, 0.0)
-        with neighbours, writers:
+        readers = Neighbours([self._read] * case.readers, 0.0)
+        self._device.forget()
+        with neighbours, writers, readers:
             time.sleep(BEFORE_S)
             if case.stands_still:
                 with self._device.standing_still():
                     time.sleep(STILL_S)
-                time.sleep(AFTER_S)
-            else:
-                time.sleep(STILL_S)
+            time.sleep(AFTER_S)
         self._device.drain()
-        written = sum(map(len, writers.taken)) * BATCH_BYTES
+        written = sum(map(len, writers.taken)) * BATCH_BYTES / 1e6
+        read = sum(map(len, readers.taken)) * COLD_BYTES / 1e6
         same = "lost" if self._registered() != since else "kept"
-        print(f"    {case.name}: {written / 1e6:,.0f} MB written, ZooKeeper session {same}")
+        print(f"    {written:,.0f} MB written, {read:,.0f} MB read, ZooKeeper session {same}")
         never = [math.inf] if math.isinf(neighbours.longest_s) else []
         waits = [on_schedule(taken, EVERY_S) + never for taken in neighbours.taken]
         return dict(zip(asks, waits, strict=True))
@@ -169,7 +180,7 @@ async def heartbeat(port: int, group_id: str) -> Ask:
     await member.join()
     member.connection.close()
     request = frame(ApiKey.HEARTBEAT, **member.place, generation_id=member.generation)
-    return port, request, check_of(ApiKey.HEARTBEAT)
+    return port, [request], check_of(ApiKey.HEARTBEAT)
 
 
 def topic_in(directory: Path, topics: Sequence[str]) -> str:
