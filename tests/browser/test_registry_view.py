@@ -108,8 +108,19 @@ def test_versions_are_compared_and_the_address_says_which(
     expect(schema.get_by_role("status")).to_contain_text("From version 1 to version 2")
     expect(schema.locator(".diff-new").first).to_contain_text("+ ")
     assert tab.url.endswith("#/registry/orders-value?version=2&against=1")
+    tab.set_viewport_size({"width": 1280, "height": 160})
     tab.reload()
     expect(schema.locator(".diff-new").first).to_be_visible()
+    box = schema.locator("pre")
+    assert box.evaluate("box => box.scrollHeight > box.clientHeight + 60")
+    # What differs is seen, though the schema is longer than its box.
+    tab.wait_for_function("""() => {
+        const box = document.querySelector("pre.diff");
+        const first = box?.querySelector(".diff-new")?.getBoundingClientRect();
+        const { top, bottom } = box?.getBoundingClientRect() ?? {};
+        return first && first.top >= top && first.bottom <= bottom;
+    }""")
+    tab.set_viewport_size({"width": 1280, "height": 900})
     tab.get_by_role("link", name="orders", exact=True).click()
     tab.wait_for_url("**/#/topics/orders")
 

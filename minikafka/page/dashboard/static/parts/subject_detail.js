@@ -7,7 +7,7 @@ import { hashOf } from "../route.js";
 import { ActButton } from "./act.js";
 import { Empty } from "./empty.js";
 import { count } from "./format.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { diffLines } from "./line_diff.js";
 import { usePolled } from "./polled.js";
 import { prettyJson } from "./record_text.js";
@@ -114,10 +114,15 @@ function Schema({ name, shown, against, versions, go, api, tools }) {
 
 /** @param {{before: string, after: string, label: string}} props */
 function Difference({ before, after, label }) {
+  const box = useRef(/** @type {HTMLPreElement|null} */ (null));
+  useEffect(() => { // a long schema begins where it differs
+    const first = /** @type {HTMLElement|null|undefined} */ (box.current?.querySelector("span:not(.diff-same)"));
+    if (box.current && first) box.current.scrollTop = first.offsetTop - box.current.offsetTop - 60;
+  }, [before, after]);
   const lines = diffLines(before, after);
   const changed = lines.filter(({ kind }) => kind !== "same").length;
   return html`<p role="status">${label}: ${changed === 0 ? "nothing differs" : count(changed, "line")}${changed === 0 ? "" : changed === 1 ? " differs" : " differ"}.</p>
-    <pre class="output schema diff" tabindex="0" aria-label=${label}>${lines.map(({ kind, text }, /** @type {number} */ i) =>
+    <pre ref=${box} class="output schema diff" tabindex="0" aria-label=${label}>${lines.map(({ kind, text }, /** @type {number} */ i) =>
       html`<span key=${i} class=${`diff-${kind}`}>${SIGNS[kind]} ${text}${"\n"}</span>`)}</pre>`;
 }
 
