@@ -179,6 +179,27 @@ def test_brokers_are_left_alone_without_readers() -> None:
     SimCluster(3, settings=SETTINGS).run(play)
 
 
+@pytest.mark.mission("GLASS-13")
+def test_a_snapshot_is_of_now_after_brokers_were_left_alone() -> None:
+    """A reader who takes one snapshot is there for a moment only."""
+
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        async with AsyncExitStack() as stack:
+            broadcast = await followed(cluster, stack)
+            await broadcast.snapshot()
+            await asyncio.sleep(STOP_AFTER_MS / 1000 + 1)
+            victim = next(each for each in cluster.broker_ids if each != cluster.controller_id())
+            await cluster.host(victim).kill()
+            await cluster.until("one less", lambda: len(cluster.nodes()) == 2)
+            await asyncio.sleep(5)
+            (online,) = changes(await broadcast.snapshot(), None, "node", str(victim))
+            assert not online["online"]
+
+    SimCluster(5, settings=SETTINGS).run(play)
+
+
 @pytest.mark.mission("GLASS-15")
 def test_offsets_that_leaders_show_inside_are_not_requested() -> None:
     async def play(cluster: SimCluster) -> None:

@@ -72,9 +72,13 @@ class Broadcast:
             )
         )
 
-    def set_ready(self) -> None:
-        """Say that the sources have looked at everything once."""
-        self._ready.set()
+    def set_ready(self, is_ready: bool) -> None:
+        """Say whether the sources run and have looked at everything once. New readers wait for that
+        a moment."""
+        if is_ready:
+            self._ready.set()
+        else:
+            self._ready.clear()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

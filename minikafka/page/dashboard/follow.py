@@ -86,6 +86,7 @@ class Follow:
             finally:
                 task.cancel()
                 await asyncio.wait([task])
+            self._broadcast.set_ready(False)
             if not task.cancelled():
                 task.result()
 
@@ -169,7 +170,7 @@ class Follow:
 
     async def _watch_first_look(self) -> None:
         """Let the first readers begin when everything has been looked at once."""
-        stage = self._broadcast.stage
-        while not stage.entities(None) or not all(map(stage.entities, self._sources)):
+        stage, began_ms = self._broadcast.stage, self._world.clock.wall_ms()
+        while any(stage.looked_at_ms(source) < began_ms for source in (None, *self._sources)):
             await self._world.clock.sleep(20)
-        self._broadcast.set_ready()
+        self._broadcast.set_ready(True)

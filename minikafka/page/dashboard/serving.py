@@ -116,7 +116,7 @@ async def _opened(
     boot = world.entropy.random_bytes(BOOT_BYTES).hex()
     broadcast = Broadcast(world.clock, Stage(boot, hello, world.clock.wall_ms()))
     if client is None:
-        broadcast.set_ready()
+        broadcast.set_ready(True)
         return None, broadcast
     admin = await stack.enter_async_context(Admin(world, client))
     follow = Follow(world, admin, broadcast)

@@ -116,6 +116,11 @@ class Stage:
         scene = self._scenes.get(source)
         return {} if scene is None else scene.entities
 
+    def looked_at_ms(self, source: Source) -> int:
+        """Return the wall clock time of the last change of a source; 0 if there was none."""
+        scene = self._scenes.get(source)
+        return 0 if scene is None else scene.at_ms
+
     def add_event(self, broker: int, event: LoggedEvent) -> None:
         message = event_message(broker, event)
         self._events.append(message)
