@@ -68,6 +68,19 @@ class Conversation(GroupConversation):
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel, GROUP, PARTITIONS, without=TUNED)
 
+    async def begin(self) -> None:
+        """Wait until the share coordinator is there, too: the first to ask it makes its topic."""
+        await super().begin()
+        rows = [DescribeShareGroupOffsetsRequestTopic("sa", [0])]
+        probe = DescribeShareGroupOffsetsRequest(
+            [DescribeShareGroupOffsetsRequestGroup("probe", rows)]
+        )
+        for _ in range(200):
+            (group,) = (await self.request(probe, 0)).groups
+            if not any(row.error_code for topic in group.topics for row in topic.partitions):
+                return
+            await asyncio.sleep(0.1)
+
     async def beat(
         self,
         label: str,

@@ -18,7 +18,6 @@ from minikafka.core.group.records import (
     encode_record,
 )
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
-from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.protocol.messages.consumer_group_log import (
@@ -58,6 +57,9 @@ def alter_group(name: str, changes: Mapping[str, str | None]) -> IncrementalAlte
     )
 
 
+PROBE = "probe"  # a group that is not compared
+
+
 class GroupConversation:
     """The requests of a test to one broker, and the texts of the responses, in which names stand
     for topic ids and for the ids of members that the broker has made.
@@ -82,16 +84,23 @@ class GroupConversation:
         self.answers: list[tuple[str, str]] = []
 
     async def begin(self) -> None:
-        """Create the topics, and wait until the coordinator is there."""
+        """Create the topics, and wait until the coordinator is there and knows them."""
         topics = [CreatableTopic(name, count, 1) for name, count in self._partitions.items()]
         await self.request(CreateTopicsRequest(topics, timeout_ms=TIMEOUT_MS), 5)
         await self.until_topics(*self._partitions)
         await self.request(FindCoordinatorRequest(self.group, 0), 3)  # makes the internal topic
+        names = list(self._partitions)
+        joins = ConsumerGroupHeartbeatRequest(
+            PROBE, "m", 0, None, None, 60_000, names, topic_partitions=[]
+        )
         for _ in range(200):
-            probe = await self.request(ConsumerGroupHeartbeatRequest(self.group, "m0", 1), 1)
-            if probe.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                return
+            response = await self._channel.request(joins, 1, TIMEOUT_MS)
+            assigned = response.assignment and response.assignment.topic_partitions
+            if assigned and len(assigned) == len(names):
+                break
             await asyncio.sleep(0.1)
+            leaves = ConsumerGroupHeartbeatRequest(PROBE, "m", -1)
+            await self._channel.request(leaves, 1, TIMEOUT_MS)
 
     async def until_topics(self, *names: str) -> list[int]:
         """Wait until topics are there, and return their partition counts."""
@@ -235,7 +244,7 @@ def assert_same(
     responses, records = asyncio.run(_play(theirs, make, scenes))
     our_responses, our_records = asyncio.run(_play(ours, make, scenes))
     for (label, expected), (_, response) in zip(responses, our_responses, strict=True):
-        assert response == expected, label
+        assert response == expected, f"{label}: {response}, by Kafka {expected}"
     for expected, record in zip(records, our_records, strict=True):
         assert record == expected
 
