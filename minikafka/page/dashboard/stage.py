@@ -117,7 +117,7 @@ class Stage:
         return {} if scene is None else scene.entities
 
     def looked_at_ms(self, source: Source) -> int:
-        """Return the wall clock time of the last change of a source; 0 if there was none."""
+        """Return when a source was last looked at, in ms of the wall clock; 0 if it never was."""
         scene = self._scenes.get(source)
         return 0 if scene is None else scene.at_ms
 

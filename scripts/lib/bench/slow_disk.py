@@ -87,11 +87,11 @@ class Side:
             settings = {**SETTINGS, "log.dirs": f"{fast},{slow}"}
             self.cluster = stack.enter_context(Brokers(1, settings, self._command))
             self._prepare(fast, slow)
+            stack.callback(self._device.drain)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._device.drain()
         self._stack.close()
 
     def _prepare(self, fast: Path, slow: Path) -> None:

@@ -87,6 +87,12 @@ export function count(n, one, many = `${one}s`) {
   return `${number(n)} ${n === 1 ? one : many}`;
 }
 
+/** Name a few things, and how many more there are. @param {string[]} names */
+export function few(names) {
+  if (names.length <= 3) return names.join(", ");
+  return `${names.slice(0, 3).join(", ")} and ${number(names.length - 3)} more`;
+}
+
 const QUIET_MS = 2500; // no sample for so long: the counters stood still, as only changes are sent
 
 /** @typedef {{from: number, to: number}[]} Gaps when no message came at all */

@@ -7,7 +7,7 @@ import { hashOf, replace } from "../route.js";
 import { reasonAgainst } from "../parts/act.js";
 import { decodingsOf } from "../parts/decodings.js";
 import { Empty } from "../parts/empty.js";
-import { count, number } from "../parts/format.js";
+import { count, few, number } from "../parts/format.js";
 import { html, useEffect, useRef, useState } from "../parts/html.js";
 import { ProduceForm } from "../parts/produce_form.js";
 import { QueryFields } from "../parts/record_fields.js";
@@ -15,7 +15,6 @@ import { addressOf, exportOf, MOST_ROWS, queryOf, searches } from "../parts/reco
 import { RecordRows } from "../parts/record_rows.js";
 import { emptyForm, replayForm } from "../parts/record_text.js";
 import { useRecords, wholeRecord } from "../parts/record_reader.js";
-import { few } from "./why_helpers.js";
 
 const APPLY_MS = 400; // after the last change of a filter, while a tail is shown
 
@@ -25,7 +24,7 @@ const APPLY_MS = 400; // after the last change of a filter, while a tail is show
 function Records(props) {
   const { hello } = props.state;
   if (hello?.live === false) return html`<${Empty} title="A recording has no records.">Records are read from the brokers of a live cluster.<//>`;
-  return hello && html`<${LiveRecords} ...${props} />`;
+  return hello ? html`<${LiveRecords} ...${props} />` : html`<${Empty}>Reading the cluster…<//>`;
 }
 
 /** @param {any} props */

@@ -2,9 +2,9 @@
 
 import { beyondOf } from "../parts/partitions.js";
 import { all, one } from "../reducer.js";
-import { number } from "../parts/format.js";
+import { count, few, number } from "../parts/format.js";
 import { chain } from "./event_chains.js";
-import { byKey, counted, few, finding } from "./why_helpers.js";
+import { byKey, finding } from "./why_helpers.js";
 
 /** @typedef {import("../reducer.js").State} State */
 /** @typedef {import("./why_findings.js").Finding} Finding */
@@ -76,7 +76,7 @@ export function controllerFindings(state) {
           `channel-${to}`,
           "warning",
           `Controller ${broker} cannot send to broker ${to}.`,
-          `${counted(queue, "request")} wait in the channel; broker ${to} may act on old leaders meanwhile.`,
+          `${count(queue, "request")} wait in the channel; broker ${to} may act on old leaders meanwhile.`,
           view,
           chain(state.events, { brokers: [to], until: ["broker_connected"] }),
         ),
@@ -104,7 +104,7 @@ export function brokerFindings(state, partitions) {
         `gone-${node.id}`,
         "critical",
         `Broker ${node.id} is gone.`,
-        `It is not registered in ZooKeeper any more. It hosts replicas of ${counted(hosted, "partition")}.`,
+        `It is not registered in ZooKeeper any more. It hosts replicas of ${count(hosted, "partition")}.`,
         view,
         chain(state.events, {
           brokers: [node.id],
@@ -255,7 +255,7 @@ export function throttleFindings(state) {
         finding(
           id,
           "note",
-          `Broker ${broker} holds back ${counted(facts.num_muted, "connection")} by a quota.`,
+          `Broker ${broker} holds back ${count(facts.num_muted, "connection")} by a quota.`,
           `The clients ${few(clients)} have used more than their limit.`,
           view,
           [],

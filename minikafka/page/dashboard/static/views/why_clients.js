@@ -1,9 +1,8 @@
 /** What is odd about transactions and consumer groups: parts of `findings` in why_findings.js. */
 
 import { all, samples } from "../reducer.js";
-import { number } from "../parts/format.js";
+import { count, number } from "../parts/format.js";
 import { chain } from "./event_chains.js";
-import { counted } from "./why_helpers.js";
 
 /** @typedef {import("../reducer.js").State} State */
 /** @typedef {import("./why_findings.js").Finding} Finding */
@@ -22,7 +21,7 @@ export function transactionFindings(state) {
   for (const { name, coordinator, facts, at } of transactions(state)) {
     const age =
       typeof facts.start_ms === "number" && facts.start_ms >= 0 ? state.at - facts.start_ms : 0;
-    const where = `Its coordinator is broker ${coordinator}; it writes to ${counted(facts.num_partitions ?? (facts.partitions || []).length, "partition")}.`;
+    const where = `Its coordinator is broker ${coordinator}; it writes to ${count(facts.num_partitions ?? (facts.partitions || []).length, "partition")}.`;
     if (facts.state === "Ongoing" && facts.timeout_ms > 0 && age > facts.timeout_ms) {
       found.push(
         transactionFinding(
@@ -38,7 +37,7 @@ export function transactionFindings(state) {
     const waited = state.at - (facts.last_update_ms ?? at);
     if (decided && waited > DECIDED_FOR_MS) {
       const unmarked = facts.unmarked
-        ? `${counted(facts.unmarked, "partition")} ${facts.unmarked === 1 ? "has" : "have"} no marker yet. `
+        ? `${count(facts.unmarked, "partition")} ${facts.unmarked === 1 ? "has" : "have"} no marker yet. `
         : "";
       found.push(
         transactionFinding(
@@ -154,7 +153,7 @@ function lagFindings(state) {
           "idle-group",
           "note",
           name,
-          `Group ${name} has ${counted(lag, "record")} to read, and no members.`,
+          `Group ${name} has ${count(lag, "record")} to read, and no members.`,
           worst(facts),
           [],
         ),
@@ -169,8 +168,8 @@ function lagFindings(state) {
           "lagging-group",
           "warning",
           name,
-          `Group ${name} lags more and more: by ${counted(Math.max(1, Math.round(grows.rate)), "record")} a second, ${number(lag)} in all.`,
-          `Producers write ${counted(Math.max(1, Math.round(grows.produced)), "record")} a second. ${worst(facts)}`,
+          `Group ${name} lags more and more: by ${count(Math.max(1, Math.round(grows.rate)), "record")} a second, ${number(lag)} in all.`,
+          `Producers write ${count(Math.max(1, Math.round(grows.produced)), "record")} a second. ${worst(facts)}`,
           [],
         ),
       );
@@ -211,7 +210,7 @@ function worst(facts) {
   const rows = (facts.offsets || []).filter((/** @type {any} */ row) => row.lag > 0);
   if (!rows.length) return "";
   const most = rows.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.lag > a.lag ? b : a));
-  return `Most of it is in ${most.topic}-${most.partition}: ${counted(most.lag, "record")}, from offset ${most.committed === null ? "none" : number(most.committed)} to ${number(most.log_end_offset)}.`;
+  return `Most of it is in ${most.topic}-${most.partition}: ${count(most.lag, "record")}, from offset ${most.committed === null ? "none" : number(most.committed)} to ${number(most.log_end_offset)}.`;
 }
 
 /**

@@ -1,21 +1,8 @@
 /** What the parts of `findings` share: words, and how a finding is made. */
 
-import { number } from "../parts/format.js";
-
 /** @typedef {import("./event_chains.js").Link} Link */
 /** @typedef {import("./why_findings.js").Finding} Finding */
 /** @typedef {import("./why_findings.js").Severity} Severity */
-
-/** Name a few things, and how many more there are. @param {string[]} names */
-export function few(names) {
-  if (names.length <= 3) return names.join(", ");
-  return `${names.slice(0, 3).join(", ")} and ${number(names.length - 3)} more`;
-}
-
-/** @param {number} n @param {string} noun */
-export function counted(n, noun) {
-  return n === 1 ? `1 ${noun}` : `${number(n)} ${noun}s`;
-}
 
 /**
  * @param {string} id @param {Severity} severity @param {string} title @param {string} detail

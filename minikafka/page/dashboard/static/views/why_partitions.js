@@ -1,9 +1,10 @@
 /** What is odd about partitions: a part of `findings` in why_findings.js. */
 
+import { count, few } from "../parts/format.js";
 import { splitName } from "../parts/partitions.js";
 import { all, naturally, one } from "../reducer.js";
 import { chain } from "./event_chains.js";
-import { byKey, counted, few, finding } from "./why_helpers.js";
+import { byKey, finding } from "./why_helpers.js";
 
 /** @typedef {import("../reducer.js").State} State */
 /** @typedef {import("./why_findings.js").Finding} Finding */
@@ -95,7 +96,7 @@ export function partitionFindings(state, partitions) {
         "leaderless",
         "critical",
         some,
-        `${counted(some.count, "partition")} ${some.count === 1 ? "has" : "have"} no leader.`,
+        `${count(some.count, "partition")} ${some.count === 1 ? "has" : "have"} no leader.`,
         `Nothing can be written or read there until a replica of the ISR is back${replicas}.`,
         view,
         some.key,
@@ -112,7 +113,7 @@ export function partitionFindings(state, partitions) {
         "under-min-isr",
         "critical",
         { rows: below, names: [], key: "", count: below.length, alone: 0 },
-        `${counted(below.length, "partition")} ${below.length === 1 ? "has" : "have"} fewer replicas in sync than min.insync.replicas.`,
+        `${count(below.length, "partition")} ${below.length === 1 ? "has" : "have"} fewer replicas in sync than min.insync.replicas.`,
         `Producers with acks=all get NOT_ENOUGH_REPLICAS until ${least} replicas are in sync.`,
         view,
         "",
@@ -132,9 +133,9 @@ export function partitionFindings(state, partitions) {
         "under-replicated",
         "warning",
         some,
-        `${counted(some.count, "partition")} ${some.count === 1 ? "is" : "are"} under-replicated: ${missingText(some.key)}`,
+        `${count(some.count, "partition")} ${some.count === 1 ? "is" : "are"} under-replicated: ${missingText(some.key)}`,
         some.alone
-          ? `${counted(some.alone, "partition")} of them ${some.alone === 1 ? "has" : "have"} only one replica in sync.`
+          ? `${count(some.alone, "partition")} of them ${some.alone === 1 ? "has" : "have"} only one replica in sync.`
           : "",
         view,
         some.key,
@@ -146,7 +147,7 @@ export function partitionFindings(state, partitions) {
       finding(
         "reassignment",
         "note",
-        `${counted(moving.size, "partition")} ${moving.size === 1 ? "is" : "are"} being reassigned.`,
+        `${count(moving.size, "partition")} ${moving.size === 1 ? "is" : "are"} being reassigned.`,
         `New replicas catch up with their leaders: ${few([...moving])}.`,
         view,
         chain(state.events, {
@@ -289,7 +290,7 @@ function offlineFindings(state, partitions, view) {
   return live.flatMap(({ facts: { id } }) => {
     const names = partitions.filter(({ offline }) => offline.includes(id)).map(({ name }) => name);
     if (!names.length) return [];
-    const title = `Broker ${id} is alive, but ${counted(names.length, "replica")} of it ${names.length === 1 ? "is" : "are"} offline.`;
+    const title = `Broker ${id} is alive, but ${count(names.length, "replica")} of it ${names.length === 1 ? "is" : "are"} offline.`;
     const events = { partitions: names, names: DISK_STORY, until: ["broker_started"] };
     const chained = chain(state.events, events);
     const detail =
@@ -315,7 +316,7 @@ function uncleanFindings(state, view) {
       ...finding(
         "unclean",
         "critical",
-        `${counted(partitions.length, "partition")} got a leader that was not in sync.`,
+        `${count(partitions.length, "partition")} got a leader that was not in sync.`,
         `Records that only the old ISR had are lost in ${few(partitions)}.`,
         view,
         chain(state.events, { partitions, names: PARTITION_STORY }),
